@@ -1,0 +1,44 @@
+#include "common/status/error.h"
+
+#include <set>
+
+#include <gtest/gtest.h>
+
+namespace epic {
+namespace {
+
+TEST(ErrorTest, EveryCodeSurvivesTheTripThroughAStatus) {
+  std::set<std::string> names;
+  for (const ErrorInfo& info : ErrorTable()) {
+    const absl::Status status = Error(info.code, "do this", "messages[0]");
+    EXPECT_EQ(CodeOf(status), info.code) << info.name;
+    EXPECT_EQ(status.code(), info.status_code);
+    EXPECT_EQ(ParamOf(status), "messages[0]");
+    EXPECT_EQ(MessageOf(status), "do this");
+    names.insert(std::string(info.name));
+  }
+  EXPECT_EQ(names.size(), ErrorTable().size()) << "two codes share a name";
+}
+
+TEST(ErrorTest, ForeignStatusesMapByTheirCode) {
+  EXPECT_EQ(CodeOf(absl::CancelledError("")), ErrorCode::kClientGone);
+  EXPECT_EQ(CodeOf(absl::DeadlineExceededError("")), ErrorCode::kDeadline);
+  EXPECT_EQ(CodeOf(absl::InvalidArgumentError("")), ErrorCode::kInvalidRequest);
+  EXPECT_EQ(CodeOf(absl::UnknownError("")), ErrorCode::kInternal);
+}
+
+TEST(ErrorTest, RetryAdviceIsKept) {
+  const absl::Status status = RetryLater(ErrorCode::kQueueFull, "queue is full", 1500);
+  EXPECT_EQ(RetryAfterMsOf(status), 1500);
+  EXPECT_EQ(RetryAfterMsOf(Error(ErrorCode::kQueueFull, "")), std::nullopt);
+}
+
+TEST(ErrorTest, FaultsOfTheClientAreNeverRetryable) {
+  for (const ErrorInfo& info : ErrorTable()) {
+    const bool clients_fault = info.http_status >= 400 && info.http_status < 408;
+    EXPECT_FALSE(clients_fault && info.retryable) << info.name;
+  }
+}
+
+}  // namespace
+}  // namespace epic

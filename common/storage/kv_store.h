@@ -1,0 +1,151 @@
+// The KV store as its users see it: context records with their token ids, and KV objects.
+//
+// services/kv_store implements it (embedded in `epic serve`, remote later); tests use it too. Every call
+// names its tenant. All calls are thread-safe and may block on the disk; none blocks for a compile.
+//
+// Promises: when CreateContext, UpdateContext or DeleteContext returns OK the change is on disk (synced). An
+// object is invisible until Commit returned OK, and a reader gets exactly the bytes that were committed under
+// that key and layout, or a miss. A miss is a result, not an error.
+#ifndef EPIC_COMMON_STORAGE_KV_STORE_H_
+#define EPIC_COMMON_STORAGE_KV_STORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/bytes.h"
+#include "common/storage/cache_id.h"
+#include "common/storage/context_record.h"
+#include "common/storage/kv_object.h"
+
+namespace epic {
+
+struct NewContext {
+  std::string tenant;
+  Digest model_identity;
+  std::string model;
+  std::vector<TokenId> tokens;
+  bool hidden = false;
+  std::optional<int64_t> ttl_seconds;
+  Pin pin = Pin::kNone;
+  std::optional<int64_t> pin_until_ms;
+  std::vector<std::string> tags;
+  std::string name;
+  CompilePrefixSpec compile_prefix;
+  Durability durability = Durability::kReplicas;
+};
+
+struct CreateResult {
+  ContextRecord record;
+  bool created = false;  // false: it existed; expiry became the later, the stronger pin won, tags were united
+};
+
+struct ContextQuery {
+  uint32_t limit = 20;     // 1..1000
+  CacheId after;           // exclusive cursor; empty: from the start
+  bool descending = true;  // by created_at, then id
+  std::optional<std::string> tag;
+  std::optional<std::string> model;
+  std::optional<ContextState> state;
+  std::optional<std::string> name;
+};
+
+struct ContextPage {
+  std::vector<ContextRecord> records;
+  bool has_more = false;
+};
+
+// Fields that are set are changed. An inner nullopt clears the field.
+struct ContextPatch {
+  std::optional<std::optional<int64_t>> ttl_seconds;  // counted from now
+  std::optional<Pin> pin;
+  std::optional<std::optional<int64_t>> pin_until_ms;
+  std::optional<std::vector<std::string>> tags;
+  std::optional<std::string> name;
+};
+
+// Why an object was not found.
+enum class MissCause : uint8_t {
+  kNeverStored,
+  kEvicted,
+  kDeleted,
+  kLayoutMismatch,  // another layout under the same key
+  kChecksum,        // bytes were wrong; the copy is quarantined
+  kIoError,
+  kOldFormat,
+};
+
+struct AcquireResult {
+  std::shared_ptr<const KvObject> object;  // nullptr: a miss
+  MissCause cause = MissCause::kNeverStored;
+};
+
+// Writes one object. Layers may come in any order, each exactly once. Destroying an uncommitted writer
+// discards it. One thread at a time.
+class ObjectWriter {
+ public:
+  virtual ~ObjectWriter() = default;
+  // REQUIRES: slab.size() == layout.LayerBytes(). Errors: ResourceExhausted (kStorageFull).
+  virtual absl::Status WriteLayer(uint32_t layer, ByteSpan slab) = 0;
+  // Makes the object visible and returns it leased. Idempotent.
+  // Errors: FailedPrecondition when a layer is missing; ResourceExhausted; NotFound when the context was
+  // deleted.
+  virtual absl::StatusOr<std::shared_ptr<const KvObject>> Commit() = 0;
+};
+
+struct StoreUsage {
+  uint64_t contexts = 0;
+  uint64_t objects_in_memory = 0;
+  uint64_t memory_bytes = 0;
+  uint64_t memory_capacity_bytes = 0;
+  uint64_t leased_objects = 0;  // objects with a holder outside the store
+  uint64_t disk_bytes = 0;
+  uint64_t reservations = 0;  // writers that are neither committed nor discarded
+};
+
+class KvStore {
+ public:
+  virtual ~KvStore() = default;
+
+  // --- records
+  // ------------------------------------------------------------------------------------------------- Creates
+  // or merges. Errors: FailedPrecondition (kNameInUse); ResourceExhausted (kStorageFull).
+  virtual absl::StatusOr<CreateResult> CreateContext(const NewContext& context) = 0;
+  // Errors: NotFound with kContextNotFound, kContextExpired or kContextDeleted.
+  virtual absl::StatusOr<ContextRecord> GetContext(std::string_view tenant, const CacheId& id) = 0;
+  virtual absl::StatusOr<ContextRecord> FindByName(std::string_view tenant, const Digest& model_identity,
+                                                   std::string_view name) = 0;
+  virtual absl::StatusOr<std::vector<TokenId>> GetTokens(std::string_view tenant, const CacheId& id) = 0;
+  virtual absl::StatusOr<ContextPage> ListContexts(std::string_view tenant, const ContextQuery& query) = 0;
+  virtual absl::StatusOr<ContextRecord> UpdateContext(std::string_view tenant, const CacheId& id,
+                                                      const ContextPatch& patch) = 0;
+  // Idempotent: OK also when it never existed; the bool says whether it did. Readers of its objects finish.
+  virtual absl::StatusOr<bool> DeleteContext(std::string_view tenant, const CacheId& id) = 0;
+  virtual absl::Status SetState(std::string_view tenant, const CacheId& id, ContextState state,
+                                int64_t compile_ms, std::string_view error) = 0;
+  // Counts a use. Not synced.
+  virtual void Touch(std::string_view tenant, const CacheId& id) = 0;
+
+  // --- objects
+  // ------------------------------------------------------------------------------------------------- Errors:
+  // NotFound when there is no such context; ResourceExhausted when it cannot fit.
+  virtual absl::StatusOr<std::unique_ptr<ObjectWriter>> Reserve(std::string_view tenant, const ObjectKey& key,
+                                                                const KvLayout& layout) = 0;
+  // Looks in memory, then on disk. Errors are for broken calls only; everything about the data is a miss.
+  virtual absl::StatusOr<AcquireResult> Acquire(std::string_view tenant, const ObjectKey& key,
+                                                const KvLayout& layout) = 0;
+  // Drops copies of one object. OK when there are none.
+  virtual absl::Status DropObject(std::string_view tenant, const ObjectKey& key) = 0;
+
+  virtual StoreUsage Usage() = 0;
+};
+
+}  // namespace epic
+
+#endif  // EPIC_COMMON_STORAGE_KV_STORE_H_
