@@ -1,0 +1,29 @@
+// Which implementation of an op runs: chosen from the CPU at run time, or forced by a test or a bench.
+#ifndef EPIC_KERNELS_API_DISPATCH_H_
+#define EPIC_KERNELS_API_DISPATCH_H_
+
+#include <cstdint>
+#include <string>
+
+namespace epic {
+
+enum class KernelPath : uint8_t {
+  kAuto = 0,   // the best that this CPU has
+  kReference,  // slow, obvious, double accumulation
+  kCpu,        // the optimised one
+};
+
+// What the CPU offers, read once by CPUID (and permission for AMX).
+struct CpuFeatures {
+  bool avx2 = false;
+  bool avx512 = false;
+  bool avx512_bf16 = false;
+  bool amx_bf16 = false;
+};
+const CpuFeatures& GetCpuFeatures();
+// For reports: "AMX bf16", "AVX-512 bf16", "AVX-512", "AVX2".
+std::string DescribeCpu();
+
+}  // namespace epic
+
+#endif  // EPIC_KERNELS_API_DISPATCH_H_
