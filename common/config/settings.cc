@@ -1,0 +1,380 @@
+#include "common/config/settings.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+namespace epic {
+namespace {
+
+constexpr int64_t kKiB = 1024;
+constexpr int64_t kMiB = 1024 * kKiB;
+constexpr int64_t kGiB = 1024 * kMiB;
+constexpr int64_t kTiB = 1024 * kGiB;
+constexpr int64_t kSecond = 1000;
+constexpr int64_t kMinute = 60 * kSecond;
+constexpr int64_t kHour = 60 * kMinute;
+
+// full, prefix, naive, or legolink-K with K of 0..100000.
+std::string CheckStrategy(std::string_view value) {
+  if (value == "full" || value == "prefix" || value == "naive") return {};
+  constexpr std::string_view kLegolink = "legolink-";
+  const std::string_view k =
+      value.starts_with(kLegolink) ? value.substr(kLegolink.size()) : std::string_view{};
+  const bool is_number = !k.empty() && k.size() <= 5 &&
+                         std::all_of(k.begin(), k.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (is_number && (k.size() == 1 || k[0] != '0')) return {};
+  return "use full, prefix, naive, or legolink-K with K rows a context, such as legolink-16";
+}
+
+std::string CheckNotEmpty(std::string_view value) { return value.empty() ? "must not be empty" : ""; }
+
+using B = bool*;
+using I = int64_t*;
+using S = std::string*;
+using H = HostPort*;
+using T = SettingType;
+
+constexpr std::array kTable = {
+    Setting{.name = "model.path",
+            .type = T::kPath,
+            .default_text = "${XDG_CACHE_HOME:-~/.cache}/epic/models/smollm2-135m-instruct-q4_1.gguf",
+            .field = +[](Config& c) -> S { return &c.model.path; },
+            .help = "The model: a GGUF file or a Hugging Face directory",
+            .flag = "--model",
+            .check = CheckNotEmpty},
+    Setting{.name = "model.alias",
+            .type = T::kText,
+            .default_text = "",
+            .field = +[](Config& c) -> S { return &c.model.alias; },
+            .help = "The name by which clients ask for the model; empty takes the file's own",
+            .flag = "--model-alias"},
+
+    Setting{.name = "listen.http",
+            .type = T::kHostPort,
+            .default_text = "127.0.0.1:8080",
+            .field = +[](Config& c) -> H { return &c.listen.http; },
+            .help = "Public HTTP door; port 0 takes a free port",
+            .flag = "--http"},
+    Setting{.name = "listen.grpc",
+            .type = T::kHostPort,
+            .default_text = "127.0.0.1:8081",
+            .field = +[](Config& c) -> H { return &c.listen.grpc; },
+            .help = "Public gRPC door; port 0 takes a free port",
+            .flag = "--grpc"},
+    Setting{.name = "listen.admin",
+            .type = T::kHostPort,
+            .default_text = "127.0.0.1:8082",
+            .field = +[](Config& c) -> H { return &c.listen.admin; },
+            .help = "Admin HTTP door: metrics, live, ready, debug",
+            .flag = "--admin"},
+    Setting{.name = "listen.admin_grpc",
+            .type = T::kHostPort,
+            .default_text = "127.0.0.1:8083",
+            .field = +[](Config& c) -> H { return &c.listen.admin_grpc; },
+            .help = "Admin gRPC door",
+            .flag = "--admin-grpc"},
+    Setting{.name = "insecure",
+            .type = T::kSwitch,
+            .default_text = "false",
+            .field = +[](Config& c) -> B { return &c.insecure; },
+            .help = "Allows doors elsewhere than on loopback, where anyone who reaches them may use them",
+            .flag = "--insecure"},
+
+    Setting{.name = "engine.threads",
+            .type = T::kNumber,
+            .default_text = "0",
+            .field = +[](Config& c) -> I { return &c.engine.threads; },
+            .help = "Threads that compute; 0 takes every core",
+            .unit = "threads",
+            .min = 0,
+            .max = 1024},
+    Setting{.name = "engine.compute",
+            .type = T::kChoice,
+            .default_text = "auto",
+            .field = +[](Config& c) -> S { return &c.engine.compute; },
+            .help = "Number format of products; auto takes bf16 where the CPU has it",
+            .choices = "auto|f32|bf16"},
+    Setting{.name = "engine.kv_dtype",
+            .type = T::kChoice,
+            .default_text = "bf16",
+            .field = +[](Config& c) -> S { return &c.engine.kv_dtype; },
+            .help = "Number format of keys and values in KV objects",
+            .choices = "bf16|f32"},
+    Setting{.name = "engine.panel_tokens",
+            .type = T::kNumber,
+            .default_text = "256",
+            .field = +[](Config& c) -> I { return &c.engine.panel_tokens; },
+            .help = "Rows of links and compiles computed in one step of the engine",
+            .unit = "tokens",
+            .min = 1,
+            .max = 65536},
+    Setting{.name = "engine.max_sequences",
+            .type = T::kNumber,
+            .default_text = "16",
+            .field = +[](Config& c) -> I { return &c.engine.max_sequences; },
+            .help = "Sequences that run at once",
+            .unit = "sequences",
+            .min = 1,
+            .max = 4096},
+    Setting{.name = "engine.max_queue",
+            .type = T::kNumber,
+            .default_text = "256",
+            .field = +[](Config& c) -> I { return &c.engine.max_queue; },
+            .help = "Requests that wait; one more is refused with queue_full",
+            .unit = "requests",
+            .min = 0,
+            .max = 1000000},
+    Setting{.name = "engine.memory_bytes",
+            .type = T::kBytes,
+            .default_text = "2GiB",
+            .field = +[](Config& c) -> I { return &c.engine.memory_bytes; },
+            .help = "Memory for the private segments of running requests",
+            .unit = "bytes",
+            .min = 16 * kMiB,
+            .max = 64 * kTiB},
+    Setting{.name = "engine.prefix_cache_bytes",
+            .type = T::kBytes,
+            .default_text = "256MiB",
+            .field = +[](Config& c) -> I { return &c.engine.prefix_cache_bytes; },
+            .help = "Memory for rows kept by the prefix strategy; 0 keeps none",
+            .unit = "bytes",
+            .min = 0,
+            .max = 64 * kTiB},
+
+    Setting{.name = "store.data_dir",
+            .type = T::kPath,
+            .default_text = "~/.local/share/epic",
+            .field = +[](Config& c) -> S { return &c.store.data_dir; },
+            .help = "Folder of the store: context records, token ids, KV objects",
+            .flag = "--data-dir",
+            .check = CheckNotEmpty},
+    Setting{.name = "store.memory_bytes",
+            .type = T::kBytes,
+            .default_text = "1GiB",
+            .field = +[](Config& c) -> I { return &c.store.memory_bytes; },
+            .help = "KV objects held in memory",
+            .unit = "bytes",
+            .min = kMiB,
+            .max = 64 * kTiB},
+    Setting{.name = "store.disk_bytes",
+            .type = T::kBytes,
+            .default_text = "16GiB",
+            .field = +[](Config& c) -> I { return &c.store.disk_bytes; },
+            .help = "KV objects held on disk",
+            .unit = "bytes",
+            .min = kMiB,
+            .max = 1024 * kTiB},
+
+    Setting{.name = "linking.strategy",
+            .type = T::kText,
+            .default_text = "legolink-16",
+            .field = +[](Config& c) -> S { return &c.linking.strategy; },
+            .help = "How contexts are linked when a request does not say: full, prefix, naive, legolink-K",
+            .check = CheckStrategy},
+    Setting{.name = "linking.compile_prefix",
+            .type = T::kChoice,
+            .default_text = "none",
+            .field = +[](Config& c) -> S { return &c.linking.compile_prefix; },
+            .help = "What stands before a context while it is compiled, when a request does not say",
+            .choices = "none|bos|bos4|system"},
+
+    Setting{.name = "limits.body_bytes",
+            .type = T::kBytes,
+            .default_text = "16MiB",
+            .field = +[](Config& c) -> I { return &c.limits.body_bytes; },
+            .help = "Body of one request",
+            .unit = "bytes",
+            .min = kKiB,
+            .max = kGiB},
+    Setting{.name = "limits.json_depth",
+            .type = T::kNumber,
+            .default_text = "32",
+            .field = +[](Config& c) -> I { return &c.limits.json_depth; },
+            .help = "Nesting of a JSON body",
+            .unit = "levels",
+            .min = 8,
+            .max = 256},
+    Setting{.name = "limits.messages",
+            .type = T::kNumber,
+            .default_text = "1024",
+            .field = +[](Config& c) -> I { return &c.limits.messages; },
+            .help = "Messages of one chat",
+            .unit = "messages",
+            .min = 1,
+            .max = 65536},
+    Setting{.name = "limits.content_parts",
+            .type = T::kNumber,
+            .default_text = "1024",
+            .field = +[](Config& c) -> I { return &c.limits.content_parts; },
+            .help = "Content parts and context ids of one chat, over all its messages",
+            .unit = "parts",
+            .min = 1,
+            .max = 65536},
+    Setting{.name = "limits.n",
+            .type = T::kNumber,
+            .default_text = "8",
+            .field = +[](Config& c) -> I { return &c.limits.n; },
+            .help = "Answers to one chat",
+            .unit = "answers",
+            .min = 1,
+            .max = 128},
+    Setting{.name = "limits.stop_count",
+            .type = T::kNumber,
+            .default_text = "4",
+            .field = +[](Config& c) -> I { return &c.limits.stop_count; },
+            .help = "Stop strings of one chat",
+            .unit = "strings",
+            .min = 1,
+            .max = 64},
+    Setting{.name = "limits.stop_bytes",
+            .type = T::kBytes,
+            .default_text = "512",
+            .field = +[](Config& c) -> I { return &c.limits.stop_bytes; },
+            .help = "Length of one stop string",
+            .unit = "bytes",
+            .min = 1,
+            .max = 64 * kKiB},
+    Setting{.name = "limits.header_bytes",
+            .type = T::kBytes,
+            .default_text = "16KiB",
+            .field = +[](Config& c) -> I { return &c.limits.header_bytes; },
+            .help = "Header of one request",
+            .unit = "bytes",
+            .min = kKiB,
+            .max = kMiB},
+    Setting{.name = "limits.connections",
+            .type = T::kNumber,
+            .default_text = "1024",
+            .field = +[](Config& c) -> I { return &c.limits.connections; },
+            .help = "Open connections of one door",
+            .unit = "connections",
+            .min = 1,
+            .max = 1000000},
+    Setting{.name = "limits.stream_buffer_bytes",
+            .type = T::kBytes,
+            .default_text = "256KiB",
+            .field = +[](Config& c) -> I { return &c.limits.stream_buffer_bytes; },
+            .help = "Unsent bytes held for one stream before its reader counts as stuck",
+            .unit = "bytes",
+            .min = 4 * kKiB,
+            .max = kGiB},
+    Setting{.name = "limits.header_timeout_ms",
+            .type = T::kMillis,
+            .default_text = "10s",
+            .field = +[](Config& c) -> I { return &c.limits.header_timeout_ms; },
+            .help = "Time for the header of a request to arrive, from its first byte",
+            .unit = "ms",
+            .min = 100,
+            .max = kHour},
+    Setting{.name = "limits.body_timeout_ms",
+            .type = T::kMillis,
+            .default_text = "60s",
+            .field = +[](Config& c) -> I { return &c.limits.body_timeout_ms; },
+            .help = "Time for the body of a request to arrive",
+            .unit = "ms",
+            .min = 100,
+            .max = kHour},
+    Setting{.name = "limits.write_timeout_ms",
+            .type = T::kMillis,
+            .default_text = "20s",
+            .field = +[](Config& c) -> I { return &c.limits.write_timeout_ms; },
+            .help = "Time without progress after which a client that does not read is cut",
+            .unit = "ms",
+            .min = 100,
+            .max = kHour},
+    Setting{.name = "limits.idle_timeout_ms",
+            .type = T::kMillis,
+            .default_text = "75s",
+            .field = +[](Config& c) -> I { return &c.limits.idle_timeout_ms; },
+            .help = "Time that a connection stays open between requests",
+            .unit = "ms",
+            .min = 100,
+            .max = 24 * kHour},
+    Setting{.name = "limits.heartbeat_ms",
+            .type = T::kMillis,
+            .default_text = "1s",
+            .field = +[](Config& c) -> I { return &c.limits.heartbeat_ms; },
+            .help = "Interval of heartbeat comments in a stream that waits for its next token",
+            .unit = "ms",
+            .min = 10,
+            .max = kHour},
+
+    Setting{.name = "deadlines.request_ms",
+            .type = T::kMillis,
+            .default_text = "10min",
+            .field = +[](Config& c) -> I { return &c.deadlines.request_ms; },
+            .help = "Longest life of one chat, queue included",
+            .unit = "ms",
+            .min = 100,
+            .max = 24 * kHour},
+    Setting{.name = "deadlines.context_wait_ms",
+            .type = T::kMillis,
+            .default_text = "55s",
+            .field = +[](Config& c) -> I { return &c.deadlines.context_wait_ms; },
+            .help = "How long a create or a chat waits for a context that is compiling",
+            .unit = "ms",
+            .min = 0,
+            .max = kHour},
+    Setting{.name = "deadlines.drain_ms",
+            .type = T::kMillis,
+            .default_text = "30s",
+            .field = +[](Config& c) -> I { return &c.deadlines.drain_ms; },
+            .help = "Time for running requests to end after a request to stop",
+            .unit = "ms",
+            .min = 0,
+            .max = kHour},
+
+    Setting{.name = "log.level",
+            .type = T::kChoice,
+            .default_text = "info",
+            .field = +[](Config& c) -> S { return &c.log.level; },
+            .help = "Least level that is written",
+            .choices = "trace|debug|info|warn|error"},
+    Setting{.name = "log.format",
+            .type = T::kChoice,
+            .default_text = "text",
+            .field = +[](Config& c) -> S { return &c.log.format; },
+            .help = "Lines of key=value text, or of JSON",
+            .choices = "text|json"},
+};
+
+}  // namespace
+
+std::span<const Setting> SettingTable() { return kTable; }
+
+const Setting* FindSetting(std::string_view name) {
+  const auto* found =
+      std::find_if(kTable.begin(), kTable.end(), [&](const Setting& s) { return s.name == name; });
+  return found == kTable.end() ? nullptr : found;
+}
+
+std::string EnvironmentName(const Setting& setting) {
+  std::string name = "EPIC_";
+  for (const char c : setting.name) name += c == '.' ? '_' : static_cast<char>(std::toupper(c));
+  return name;
+}
+
+std::string_view NameOf(SettingType type) {
+  switch (type) {
+    case SettingType::kSwitch:
+      return "switch";
+    case SettingType::kNumber:
+      return "number";
+    case SettingType::kBytes:
+      return "bytes";
+    case SettingType::kMillis:
+      return "duration";
+    case SettingType::kText:
+      return "text";
+    case SettingType::kChoice:
+      return "choice";
+    case SettingType::kPath:
+      return "path";
+    case SettingType::kHostPort:
+      return "host:port";
+  }
+  return "";
+}
+
+}  // namespace epic
