@@ -21,7 +21,7 @@ struct CpuFeatures {
   bool amx_bf16 = false;
 };
 const CpuFeatures& GetCpuFeatures();
-// For reports: "AMX bf16", "AVX-512 bf16", "AVX-512", "AVX2".
+// For reports: "AMX bf16", "AVX-512 bf16", "AVX-512", "AVX2", "baseline x86-64".
 std::string DescribeCpu();
 
 }  // namespace epic

@@ -1,0 +1,14 @@
+// The implementations behind convert.h.
+#ifndef EPIC_KERNELS_CONVERT_CONVERT_INTERNAL_H_
+#define EPIC_KERNELS_CONVERT_CONVERT_INTERNAL_H_
+
+#include "kernels/convert/convert.h"
+
+namespace epic::internal {
+
+void F32ToBf16Reference(const float* in, Bf16* out, size_t count);
+void Bf16ToF32Reference(const Bf16* in, float* out, size_t count);
+
+}  // namespace epic::internal
+
+#endif  // EPIC_KERNELS_CONVERT_CONVERT_INTERNAL_H_

@@ -1,0 +1,37 @@
+#include "kernels/matmul/matmul.h"
+
+#include <new>
+#include <utility>
+
+#include "common/base/check.h"
+#include "kernels/matmul/matmul_internal.h"
+
+namespace epic {
+
+absl::StatusOr<std::unique_ptr<const PackedMatrix>> PackMatrix(size_t outputs, size_t inputs, DType format,
+                                                               const RowReader& reader, ThreadPool* pool,
+                                                               KernelPath path) {
+  EPIC_CHECK(outputs > 0 && inputs > 0);
+  try {
+    auto packed = internal::PackReference(outputs, inputs, format, reader, pool);
+    if (!packed.ok()) return packed.status();
+    return std::unique_ptr<const PackedMatrix>(std::move(packed).value());
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("not enough memory for a matrix of weights");
+  }
+}
+
+DType BestMatMulFormat() {
+  const CpuFeatures& cpu = GetCpuFeatures();
+  return cpu.avx512_bf16 || cpu.amx_bf16 ? DType::kBf16 : DType::kF32;
+}
+
+void MatMul(const MatMulArgs& args, ThreadPool* pool) {
+  if (args.rows == 0) return;
+  EPIC_CHECK(args.weights != nullptr && args.x_stride >= args.weights->inputs() &&
+             args.out_stride >= args.weights->outputs());
+  // Every PackedMatrix is made by PackMatrix.
+  static_cast<const internal::MatMulMatrix*>(args.weights)->Multiply(args, pool);
+}
+
+}  // namespace epic

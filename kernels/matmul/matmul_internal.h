@@ -1,0 +1,27 @@
+// The implementations behind matmul.h. Only matmul.cc and the tests of this folder look here.
+#ifndef EPIC_KERNELS_MATMUL_MATMUL_INTERNAL_H_
+#define EPIC_KERNELS_MATMUL_MATMUL_INTERNAL_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "kernels/matmul/matmul.h"
+
+namespace epic::internal {
+
+// A packed matrix that can multiply itself with rows.
+class MatMulMatrix : public PackedMatrix {
+ public:
+  // REQUIRES: args.rows > 0 and args.weights == this.
+  virtual void Multiply(const MatMulArgs& args, ThreadPool* pool) const = 0;
+};
+
+using MatMulMatrixOr = absl::StatusOr<std::unique_ptr<const MatMulMatrix>>;
+
+// Plain rows; every sum in double.
+MatMulMatrixOr PackReference(size_t outputs, size_t inputs, DType format, const RowReader& reader,
+                             ThreadPool* pool);
+
+}  // namespace epic::internal
+
+#endif  // EPIC_KERNELS_MATMUL_MATMUL_INTERNAL_H_

@@ -1,0 +1,14 @@
+// The implementations behind segment_attention.h.
+#ifndef EPIC_KERNELS_SEGMENT_ATTENTION_SEGMENT_ATTENTION_INTERNAL_H_
+#define EPIC_KERNELS_SEGMENT_ATTENTION_SEGMENT_ATTENTION_INTERNAL_H_
+
+#include "kernels/segment_attention/segment_attention.h"
+
+namespace epic::internal {
+
+// Two passes over all visible keys, in double.
+void SegmentAttentionReference(const SegmentAttentionArgs& args, ThreadPool* pool);
+
+}  // namespace epic::internal
+
+#endif  // EPIC_KERNELS_SEGMENT_ATTENTION_SEGMENT_ATTENTION_INTERNAL_H_

@@ -1,0 +1,13 @@
+// The implementations behind swiglu.h: each works on rows [begin, end).
+#ifndef EPIC_KERNELS_SWIGLU_SWIGLU_INTERNAL_H_
+#define EPIC_KERNELS_SWIGLU_SWIGLU_INTERNAL_H_
+
+#include "kernels/swiglu/swiglu.h"
+
+namespace epic::internal {
+
+void SwiGluReference(const SwiGluArgs& args, size_t begin, size_t end);
+
+}  // namespace epic::internal
+
+#endif  // EPIC_KERNELS_SWIGLU_SWIGLU_INTERNAL_H_
