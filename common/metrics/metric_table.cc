@@ -1,0 +1,167 @@
+#include "common/metrics/metric_table.h"
+
+#include <array>
+
+#include "common/base/check.h"
+#include "common/status/error.h"
+
+namespace epic {
+namespace {
+
+// Seconds. From one millisecond to the two minutes after which every client has given up.
+constexpr std::array kLongBuckets = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1,  0.15,
+                                     0.25,  0.5,    0.75,  1.0,  2.5,  5.0,  10.0, 30.0,  60.0, 120.0};
+// Seconds between tokens: small models need the fine ones.
+constexpr std::array kTokenBuckets = {0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05,
+                                      0.075,  0.1,   0.15,  0.25,  0.5,  1.0,  2.5};
+
+std::vector<std::string_view> OutcomeCodes() {
+  std::vector<std::string_view> codes = {"ok"};
+  for (const ErrorInfo& info : ErrorTable()) codes.push_back(info.name);
+  return codes;
+}
+
+std::vector<MetricDescriptor> MakeTable() {
+  using enum MetricType;
+  using Id = MetricId;
+  const std::span<const double> seconds = kLongBuckets;
+  const std::span<const double> token_seconds = kTokenBuckets;
+  return {
+      {Id::kRequestsTotal,
+       "epic_requests_total",
+       kCounter,
+       "requests",
+       "Requests that ended, by the door they came in and the code they ended with",
+       {{"door", {"http", "grpc"}}, {"code", OutcomeCodes()}}},
+      {Id::kRequestsRunning, "epic_requests_running", kGauge, "sequences", "Sequences in the engine"},
+      {Id::kRequestsWaiting, "epic_requests_waiting", kGauge, "requests", "Requests admitted and waiting"},
+      {Id::kRequestDurationSeconds,
+       "epic_request_duration_seconds",
+       kHistogram,
+       "seconds",
+       "Chat requests from admission to their last byte",
+       {},
+       seconds},
+      {Id::kTimeToFirstTokenSeconds,
+       "epic_time_to_first_token_seconds",
+       kHistogram,
+       "seconds",
+       "Chat requests from admission to their first token with text",
+       {},
+       seconds},
+      {Id::kTimePerOutputTokenSeconds,
+       "epic_time_per_output_token_seconds",
+       kHistogram,
+       "seconds",
+       "Mean time between the tokens of one answer of at least two",
+       {},
+       token_seconds},
+      {Id::kInterTokenLatencySeconds,
+       "epic_inter_token_latency_seconds",
+       kHistogram,
+       "seconds",
+       "Time between two tokens of an answer",
+       {},
+       token_seconds},
+      {Id::kPhaseSeconds,
+       "epic_phase_seconds",
+       kHistogram,
+       "seconds",
+       "Chat requests by phase",
+       {{"phase", {"queue", "fetch", "decide", "link", "decode"}}},
+       seconds},
+      {Id::kPromptTokensTotal,
+       "epic_prompt_tokens_total",
+       kCounter,
+       "tokens",
+       "Prompt tokens by where their keys and values came from",
+       {{"source", {"cached", "recomputed", "fresh"}}}},
+      {Id::kGenerationTokensTotal, "epic_generation_tokens_total", kCounter, "tokens", "Tokens generated"},
+      {Id::kEngineRowsInFlight, "epic_engine_rows_in_flight", kGauge, "rows",
+       "Rows of links, compiles and scores that are admitted and not yet computed"},
+      {Id::kEnginePrivateSegmentBytes, "epic_engine_private_segment_bytes", kGauge, "bytes",
+       "Memory of the private segments of running sequences"},
+      {Id::kCompilesTotal,
+       "epic_compiles_total",
+       kCounter,
+       "compiles",
+       "Compiles that ended",
+       {{"result", {"ok", "failed", "cancelled"}}}},
+      {Id::kCompileTokensTotal, "epic_compile_tokens_total", kCounter, "tokens", "Tokens compiled"},
+      {Id::kCompileSeconds,
+       "epic_compile_seconds",
+       kHistogram,
+       "seconds",
+       "Compiles from their admission to the commit of the object",
+       {},
+       seconds},
+      {Id::kObjectLookupsTotal,
+       "epic_object_lookups_total",
+       kCounter,
+       "lookups",
+       "KV objects asked from the store: found, or the cause of the miss",
+       {{"result",
+         {"hit", "never_stored", "evicted", "deleted", "layout_mismatch", "checksum", "io_error",
+          "old_format"}}}},
+      {Id::kStoreContexts, "epic_store_contexts", kGauge, "contexts", "Context records"},
+      {Id::kStoreObjectsInMemory, "epic_store_objects_in_memory", kGauge, "objects", "KV objects in memory"},
+      {Id::kStoreMemoryBytes, "epic_store_memory_bytes", kGauge, "bytes", "Memory that KV objects take"},
+      {Id::kStoreMemoryCapacityBytes, "epic_store_memory_capacity_bytes", kGauge, "bytes",
+       "Memory that KV objects may take"},
+      {Id::kStoreLeasedObjects, "epic_store_leased_objects", kGauge, "objects",
+       "KV objects that someone reads"},
+      {Id::kStoreDiskBytes, "epic_store_disk_bytes", kGauge, "bytes", "Disk that KV objects take"},
+      {Id::kStoreReservations, "epic_store_reservations", kGauge, "writers",
+       "Objects being written, neither committed nor discarded"},
+      {Id::kHttpConnections,
+       "epic_http_connections",
+       kGauge,
+       "connections",
+       "Open HTTP connections",
+       {{"door", {"public", "admin"}}}},
+      {Id::kHttpStreams, "epic_http_streams", kGauge, "streams", "Answers being streamed over HTTP"},
+  };
+}
+
+}  // namespace
+
+std::span<const MetricDescriptor> MetricTable() {
+  static const std::vector<MetricDescriptor> table = MakeTable();
+  return table;
+}
+
+const MetricDescriptor& DescriptorOf(MetricId id) {
+  const auto table = MetricTable();
+  EPIC_CHECK(static_cast<size_t>(id) < table.size());
+  return table[static_cast<size_t>(id)];
+}
+
+std::string_view NameOf(MetricType type) {
+  switch (type) {
+    case MetricType::kCounter:
+      return "counter";
+    case MetricType::kGauge:
+      return "gauge";
+    case MetricType::kHistogram:
+      return "histogram";
+  }
+  return "";
+}
+
+std::string MetricsMarkdown() {
+  std::string out = "| metric | type | unit | labels | what |\n|---|---|---|---|---|\n";
+  for (const MetricDescriptor& metric : MetricTable()) {
+    out += "| `" + std::string(metric.name) + "` | " + std::string(NameOf(metric.type)) + " | " +
+           std::string(metric.unit) + " | ";
+    for (const LabelDescriptor& label : metric.labels) {
+      out += (&label == &metric.labels.front() ? "`" : "; `") + std::string(label.name) + "`: ";
+      for (const std::string_view& value : label.values) {
+        out += (&value == &label.values.front() ? "" : ", ") + std::string(value);
+      }
+    }
+    out += " | " + std::string(metric.help) + " |\n";
+  }
+  return out;
+}
+
+}  // namespace epic
