@@ -1,0 +1,19 @@
+// The scope of one gRPC call: request id, deadline, cancellation. Made at the start of a call, one per call.
+#ifndef EPIC_SERVICES_ROUTER_RPC_CALL_SCOPE_H_
+#define EPIC_SERVICES_ROUTER_RPC_CALL_SCOPE_H_
+
+#include <grpcpp/server_context.h>
+
+#include "common/base/cancel.h"
+#include "common/base/clock.h"
+#include "services/router/core/api.h"
+
+namespace epic {
+
+// The caller's x-request-id when it is 1..128 characters of [A-Za-z0-9._:-], else a new one; echoed as
+// initial metadata. The deadline is the call's own, in the clock's time.
+RequestScope MakeScope(grpc::CallbackServerContext* context, const Clock& clock, CancelToken cancel);
+
+}  // namespace epic
+
+#endif  // EPIC_SERVICES_ROUTER_RPC_CALL_SCOPE_H_

@@ -1,0 +1,32 @@
+// epic.v1.ChatService: one stream of events per request. Stateless; events are queued by the engine's thread
+// and written by gRPC's, in order, in a queue of bounded size. A client that does not read is cancelled when
+// it is full.
+#ifndef EPIC_SERVICES_ROUTER_RPC_CHAT_SERVICE_H_
+#define EPIC_SERVICES_ROUTER_RPC_CHAT_SERVICE_H_
+
+#include <cstddef>
+
+#include "common/base/clock.h"
+#include "epic/v1/chat.grpc.pb.h"
+#include "services/router/core/api.h"
+
+namespace epic {
+
+class ChatRpcService final : public v1::ChatService::CallbackService {
+ public:
+  // Both outlive the service. max_buffer_bytes: text that waits for one client.
+  ChatRpcService(ChatApi* chat, const Clock* clock, size_t max_buffer_bytes)
+      : chat_(chat), clock_(clock), max_buffer_bytes_(max_buffer_bytes) {}
+
+  grpc::ServerWriteReactor<v1::ChatEvent>* Complete(grpc::CallbackServerContext* context,
+                                                    const v1::ChatRequest* request) override;
+
+ private:
+  ChatApi* const chat_;
+  const Clock* const clock_;
+  const size_t max_buffer_bytes_;
+};
+
+}  // namespace epic
+
+#endif  // EPIC_SERVICES_ROUTER_RPC_CHAT_SERVICE_H_
