@@ -90,7 +90,7 @@ std::vector<TokenLogProb> TopLogProbs(std::span<const float> logits, size_t coun
   return top;
 }
 
-std::vector<Candidate> FilterCandidates(std::span<const float> logits, const SamplingParams& params) {
+std::vector<Candidate> FilterCandidates(std::span<const float> logits, const FilterParams& params) {
   EPIC_CHECK(params.temperature >= 0 && params.top_p > 0 && params.min_p <= 1);
   if (params.temperature == 0) return {{ArgMax(logits), 1.0}};
   const size_t limit = params.top_k == 0 ? logits.size() : params.top_k;
@@ -125,7 +125,7 @@ uint32_t Draw(std::span<const Candidate> candidates, double uniform) {
   return candidates[last].id;
 }
 
-uint32_t SampleToken(std::span<const float> logits, const SamplingParams& params, Rng* rng) {
+uint32_t SampleToken(std::span<const float> logits, const FilterParams& params, Rng* rng) {
   if (params.temperature == 0) return ArgMax(logits);
   return Draw(FilterCandidates(logits, params), rng->Uniform());
 }

@@ -57,7 +57,7 @@ struct TokenLogProb {
 // The `count` most probable tokens, best first, the lowest id first among equals.
 std::vector<TokenLogProb> TopLogProbs(std::span<const float> logits, size_t count);
 
-struct SamplingParams {
+struct FilterParams {
   float temperature = 1;  // 0 = greedy
   uint32_t top_k = 0;     // 0 = off
   float top_p = 1;        // 1 = off
@@ -72,13 +72,13 @@ struct Candidate {
 // Temperature, then top_k, then top_p (the smallest set that reaches it, at least one), then min_p. Most
 // probable first, the lowest id first among equals. Never empty.
 // REQUIRES: temperature >= 0, top_p in (0, 1], min_p in [0, 1].
-std::vector<Candidate> FilterCandidates(std::span<const float> logits, const SamplingParams& params);
+std::vector<Candidate> FilterCandidates(std::span<const float> logits, const FilterParams& params);
 
 // The candidate in whose share of [0, 1) `uniform` lies. REQUIRES: candidates is not empty.
 uint32_t Draw(std::span<const Candidate> candidates, double uniform);
 
 // FilterCandidates and Draw; takes one number from `rng`, none when greedy.
-uint32_t SampleToken(std::span<const float> logits, const SamplingParams& params, Rng* rng);
+uint32_t SampleToken(std::span<const float> logits, const FilterParams& params, Rng* rng);
 
 }  // namespace epic
 

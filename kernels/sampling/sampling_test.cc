@@ -86,7 +86,7 @@ TEST(SamplingTest, FiltersKeepExactlyTheSetTheReferenceKeeps) {
   Rng rng(7);
   for (int round = 0; round < 300; ++round) {
     const std::vector<float> logits = RandomLogits(1 + rng.Below(60), &rng);
-    SamplingParams params;
+    FilterParams params;
     params.temperature = static_cast<float>(0.2 + 2 * rng.Uniform());
     if (rng.Below(2) == 0) params.top_k = static_cast<uint32_t>(1 + rng.Below(20));
     if (rng.Below(2) == 0) params.top_p = static_cast<float>(0.05 + 0.9 * rng.Uniform());
