@@ -111,10 +111,11 @@ struct LinkRequest {
   std::vector<PromptPiece> pieces;
   LinkStrategy strategy;
   SamplingParams sampling;
-  uint32_t choices = 1;              // n; all first tokens come from one row of logits
-  uint32_t max_tokens = 0;           // per choice, >= 1; prompt + max_tokens <= context_length
-  std::vector<TokenId> stop_tokens;  // end a choice with kStop; the stop token itself is not reported
-  bool ignore_eos = false;
+  uint32_t choices = 1;     // n; all first tokens come from one row of logits
+  uint32_t max_tokens = 0;  // per choice, >= 1; prompt + max_tokens <= context_length
+  // End a choice with kStop; the stop token itself is not reported. The engine has no tokenizer: the model's
+  // end tokens stop a choice when the caller lists them here, and are ignored when it leaves them out.
+  std::vector<TokenId> stop_tokens;
   CancelToken cancel;
 };
 
