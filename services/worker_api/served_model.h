@@ -1,0 +1,42 @@
+// One served model as the cores see it: names, identity, tokenizer, template and engine.
+//
+// A plain value; the pointers outlive every core. Immutable after start, so safe from every thread.
+#ifndef EPIC_SERVICES_WORKER_API_SERVED_MODEL_H_
+#define EPIC_SERVICES_WORKER_API_SERVED_MODEL_H_
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "common/base/digest.h"
+#include "common/storage/cache_id.h"
+#include "common/storage/kv_object.h"
+#include "services/engine/engine.h"
+#include "services/model/chat_template.h"
+#include "services/model/tokenizer.h"
+
+namespace epic {
+
+struct ServedModel {
+  std::string alias;         // the name that clients use
+  int64_t created_unix = 0;  // seconds
+  Digest identity;
+  std::string architecture;
+  uint64_t parameters = 0;
+  const Tokenizer* tokenizer = nullptr;
+  const ChatTemplate* chat_template = nullptr;
+  Engine* engine = nullptr;
+};
+
+// The tokens that a compile prefix puts before a chunk: nothing; 1 or 4 times BOS where the model adds BOS,
+// else its end-of-text token <|endoftext|>, else its EOS; `head` for kSystem.
+std::vector<TokenId> CompilePrefixTokens(const Tokenizer& tokenizer, CompilePrefixKind kind,
+                                         std::span<const TokenId> head);
+
+// The variant of an object that this engine reads and writes behind a prefix.
+ObjectVariant VariantOf(const Engine& engine, CompilePrefixKind kind, std::span<const TokenId> prefix_tokens);
+
+}  // namespace epic
+
+#endif  // EPIC_SERVICES_WORKER_API_SERVED_MODEL_H_
