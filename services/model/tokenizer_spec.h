@@ -34,6 +34,8 @@ struct TokenizerSpec {
   std::vector<float> scores;                                // kSpm: same size as tokens; else empty
   std::vector<std::pair<std::string, std::string>> merges;  // kBpe, by rank
   std::optional<uint32_t> bos, eos, eot, unknown, padding;
+  // Further ids that the files name as ends of a generation, beside eos and eot. Ascending, no duplicates.
+  std::vector<uint32_t> end_of_generation;
   bool add_bos = false;
   bool add_eos = false;
 };
