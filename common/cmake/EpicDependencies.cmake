@@ -2,6 +2,7 @@
 # A target names the alias in DEPS; no other file looks for packages. Packages: deploy/packages.txt.
 
 find_package(Threads REQUIRED)
+find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
 find_package(PkgConfig REQUIRED)
 find_package(absl REQUIRED)
 find_package(Protobuf REQUIRED)
