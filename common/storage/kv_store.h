@@ -79,6 +79,7 @@ enum class MissCause : uint8_t {
   kChecksum,        // bytes were wrong; the copy is quarantined
   kIoError,
   kOldFormat,
+  kNoMemory,  // on disk, but no room in host memory to read it to: all is leased
 };
 
 struct AcquireResult {
