@@ -1,0 +1,119 @@
+// Every context record in memory: the rules of create, change, expiry and removal, names, order and pages.
+// Pure logic: it plans a change, its owner (store_core.h) writes the plan to disk and then applies it.
+//
+// Thread-safe. Plans and applications of one context are serialised by the owner's KeyLock; reads see the
+// state of before until a plan is applied.
+//
+// Rules. A second create of the same context: the expiry becomes the later one (no ttl = never), the stronger
+// pin wins (hard > soft > none; of equal ones the later deadline; a pin past its deadline counts as none),
+// tags are united, the name is set only if empty, a hidden context that is created visibly becomes visible.
+// `ttl` counts from the create call, from now when patched. A name belongs to one context per tenant and
+// model identity. Hybrid times grow with every change, so a re-create outranks the tombstone before it.
+#ifndef EPIC_SERVICES_KV_STORE_CORE_RECORD_TABLE_H_
+#define EPIC_SERVICES_KV_STORE_CORE_RECORD_TABLE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/storage/kv_store.h"
+#include "services/kv_store/core/rows.h"
+
+namespace epic::kv_store {
+
+inline constexpr int64_t kTombstoneLifeMs = int64_t{7} * 24 * 3600 * 1000;
+
+struct RecordPlan {
+  ContextRecord record;
+  bool created = false;  // no such context before
+  bool changed = false;  // something to write
+};
+
+class RecordTable {
+ public:
+  // `clock` outlives the table.
+  explicit RecordTable(const Clock* clock) : clock_(clock) {}
+
+  // At start, in any order. Where a record and a tombstone of one key meet, the later change wins.
+  void Load(const ContextRecord& record) ABSL_LOCKS_EXCLUDED(mu_);
+  void Load(const ContextKey& key, const Tombstone& tombstone) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Errors: NotFound with kContextNotFound, kContextExpired or kContextDeleted.
+  absl::StatusOr<ContextRecord> Get(const ContextKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<ContextRecord> FindByName(std::string_view tenant, const Digest& model_identity,
+                                           std::string_view name) const ABSL_LOCKS_EXCLUDED(mu_);
+  // Hidden and expired records are left out. Errors: InvalidArgument when the limit is not 1..1000.
+  absl::StatusOr<ContextPage> List(std::string_view tenant, const ContextQuery& query) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // A plan reserves the name that it sets until Apply or Abandon.
+  // Errors: FailedPrecondition (kNameInUse), InvalidArgument (a field over its limit).
+  absl::StatusOr<RecordPlan> PlanCreate(const ContextKey& key, const NewContext& context)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  // Errors: as Get and PlanCreate.
+  absl::StatusOr<RecordPlan> PlanUpdate(const ContextKey& key, const ContextPatch& patch)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  absl::StatusOr<RecordPlan> PlanState(const ContextKey& key, ContextState state, int64_t compile_ms,
+                                       std::string_view error) const ABSL_LOCKS_EXCLUDED(mu_);
+  void Apply(const RecordPlan& plan) ABSL_LOCKS_EXCLUDED(mu_);
+  void Abandon(const RecordPlan& plan) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // The tombstone with which to remove a context; nullopt when there is nothing to remove, or, for kExpired,
+  // when it is not due.
+  std::optional<Tombstone> PlanRemoval(const ContextKey& key, RemovalCause cause) ABSL_LOCKS_EXCLUDED(mu_);
+  void ApplyRemoval(const ContextKey& key, const Tombstone& tombstone) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Up to `limit` contexts past their expiry; tombstones past their life.
+  std::vector<ContextKey> Expired(size_t limit) const ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<ContextKey> OldTombstones(size_t limit) const ABSL_LOCKS_EXCLUDED(mu_);
+  void ForgetTombstone(const ContextKey& key) ABSL_LOCKS_EXCLUDED(mu_);
+  bool HasTombstone(const ContextKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
+
+  void Touch(const ContextKey& key) ABSL_LOCKS_EXCLUDED(mu_);
+  // Contexts touched since the last call.
+  std::vector<ContextKey> TakeTouched() ABSL_LOCKS_EXCLUDED(mu_);
+  // Live contexts that are not hidden.
+  uint64_t VisibleCount() const ABSL_LOCKS_EXCLUDED(mu_);
+
+ private:
+  using NameKey = std::tuple<std::string, Digest, std::string>;  // tenant, model identity, name
+  using OrderKey = std::tuple<std::string, int64_t, CacheId>;    // tenant, created_at_ms, id
+
+  bool IsExpired(const ContextRecord& record) const;
+  HybridTime NextTime() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Observe(const HybridTime& time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<const ContextRecord*> Find(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  RecordPlan NewRecord(const ContextKey& key, const NewContext& context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  RecordPlan Merge(const ContextRecord& old, const NewContext& context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::Status ReserveName(const ContextRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ReleaseName(const ContextRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Insert(const ContextRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Erase(const ContextKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const Clock* const clock_;
+
+  mutable Mutex mu_;
+  std::map<ContextKey, ContextRecord> records_ ABSL_GUARDED_BY(mu_);
+  std::map<ContextKey, Tombstone> tombstones_ ABSL_GUARDED_BY(mu_);
+  std::map<NameKey, CacheId> names_ ABSL_GUARDED_BY(mu_);
+  std::set<OrderKey> order_ ABSL_GUARDED_BY(mu_);
+  std::set<std::pair<int64_t, ContextKey>> expiries_ ABSL_GUARDED_BY(mu_);
+  std::set<std::pair<HybridTime, ContextKey>> tombstone_ages_ ABSL_GUARDED_BY(mu_);
+  std::set<ContextKey> touched_ ABSL_GUARDED_BY(mu_);
+  HybridTime last_time_ ABSL_GUARDED_BY(mu_);
+  uint64_t visible_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace epic::kv_store
+
+#endif  // EPIC_SERVICES_KV_STORE_CORE_RECORD_TABLE_H_

@@ -1,0 +1,143 @@
+#include "services/kv_store/core/rows.h"
+
+#include <limits>
+
+#include "absl/status/status.h"
+#include "common/base/check.h"
+#include "common/base/crc32c.h"
+#include "common/status/status_macros.h"
+#include "common/storage/byte_reader.h"
+
+namespace epic::kv_store {
+namespace {
+
+constexpr uint32_t kTombstoneMagic = 0x31425445;  // "ETB1"
+constexpr uint32_t kEntryMagic = 0x31454f45;      // "EOE1"
+constexpr uint32_t kRowVersion = 1;
+constexpr size_t kCacheIdBytes = 36;
+constexpr size_t kDigestBytes = 32;
+
+template <typename T>
+void AppendBig(std::string* out, T value) {
+  for (int shift = (sizeof(T) - 1) * 8; shift >= 0; shift -= 8) {
+    out->push_back(static_cast<char>((value >> shift) & 0xff));
+  }
+}
+
+absl::StatusOr<ByteReader> Open(ByteSpan bytes, uint32_t magic) {
+  if (bytes.size() < 3 * sizeof(uint32_t)) return absl::DataLossError("store row: truncated");
+  if (LoadLittle<uint32_t>(bytes) != magic) return absl::InvalidArgumentError("store row: wrong magic");
+  if (LoadLittle<uint32_t>(bytes, 4) != kRowVersion) {
+    return absl::UnimplementedError("store row: a format version that this build does not read");
+  }
+  const ByteSpan body = bytes.first(bytes.size() - sizeof(uint32_t));
+  if (Crc32c(0, body) != LoadLittle<uint32_t>(bytes, body.size())) {
+    return absl::DataLossError("store row: wrong checksum");
+  }
+  return ByteReader(body.subspan(2 * sizeof(uint32_t)));
+}
+
+std::string Begin(uint32_t magic) {
+  std::string out;
+  AppendLittle<uint32_t>(&out, magic);
+  AppendLittle<uint32_t>(&out, kRowVersion);
+  return out;
+}
+
+}  // namespace
+
+std::string RowKey(const ContextKey& key) {
+  EPIC_CHECK(key.tenant.size() <= std::numeric_limits<uint16_t>::max());
+  std::string out;
+  AppendBig<uint16_t>(&out, static_cast<uint16_t>(key.tenant.size()));
+  return out + key.tenant + key.id.text();
+}
+
+std::string RowKey(const TenantObjectKey& key) {
+  return RowKey(key.context) + std::string(key.variant.ToDigest().view());
+}
+
+std::string SlabRowKey(uint64_t number, uint32_t layer, uint32_t piece) {
+  std::string out;
+  AppendBig<uint64_t>(&out, number);
+  AppendBig<uint32_t>(&out, layer);
+  AppendBig<uint32_t>(&out, piece);
+  return out;
+}
+
+std::string SlabEndKey(uint64_t number) { return SlabRowKey(number + 1, 0, 0); }
+
+absl::StatusOr<ContextKey> ParseContextKey(std::string_view row) {
+  if (row.size() < 2) return absl::InvalidArgumentError("store row: key too short");
+  const size_t tenant = (static_cast<uint8_t>(row[0]) << 8) | static_cast<uint8_t>(row[1]);
+  if (row.size() != 2 + tenant + kCacheIdBytes) {
+    return absl::InvalidArgumentError("store row: key of a wrong length");
+  }
+  ContextKey key;
+  key.tenant = std::string(row.substr(2, tenant));
+  EPIC_ASSIGN_OR_RETURN(key.id, CacheId::Parse(row.substr(2 + tenant)));
+  return key;
+}
+
+absl::StatusOr<ContextKey> ParseObjectContextKey(std::string_view row) {
+  if (row.size() < kDigestBytes) return absl::InvalidArgumentError("store row: key too short");
+  return ParseContextKey(row.substr(0, row.size() - kDigestBytes));
+}
+
+std::string EncodeTombstone(const Tombstone& tombstone) {
+  std::string out = Begin(kTombstoneMagic);
+  AppendLittle<int64_t>(&out, tombstone.at.unix_ms);
+  AppendLittle<uint32_t>(&out, tombstone.at.counter);
+  AppendLittle<uint8_t>(&out, static_cast<uint8_t>(tombstone.cause));
+  AppendLittle<uint32_t>(&out, Crc32c(0, AsBytes(out)));
+  return out;
+}
+
+absl::StatusOr<Tombstone> DecodeTombstone(ByteSpan bytes) {
+  EPIC_ASSIGN_OR_RETURN(ByteReader reader, Open(bytes, kTombstoneMagic));
+  Tombstone tombstone;
+  tombstone.at.unix_ms = reader.Take<int64_t>();
+  tombstone.at.counter = reader.Take<uint32_t>();
+  tombstone.cause = static_cast<RemovalCause>(reader.TakeUpTo<uint8_t>(1));
+  if (!reader.AtEnd()) return absl::InvalidArgumentError("tombstone: a field is out of its bounds");
+  return tombstone;
+}
+
+std::string EncodeObjectEntry(const ObjectEntry& entry) {
+  std::string out = Begin(kEntryMagic);
+  AppendLittle<uint64_t>(&out, entry.number);
+  AppendLittle<uint8_t>(&out, static_cast<uint8_t>(entry.variant.prefix));
+  out.append(entry.variant.prefix_tokens.view());
+  AppendLittle<uint8_t>(&out, static_cast<uint8_t>(entry.variant.dtype));
+  AppendLittle<uint8_t>(&out, static_cast<uint8_t>(entry.variant.compute));
+  const std::string head = EncodeHead(entry.head);
+  AppendLittle<uint32_t>(&out, static_cast<uint32_t>(head.size()));
+  out.append(head);
+  AppendLittle<uint32_t>(&out, Crc32c(0, AsBytes(out)));
+  return out;
+}
+
+absl::StatusOr<ObjectEntry> DecodeObjectEntry(ByteSpan bytes) {
+  EPIC_ASSIGN_OR_RETURN(ByteReader reader, Open(bytes, kEntryMagic));
+  ObjectEntry entry;
+  entry.number = reader.Take<uint64_t>();
+  entry.variant.prefix =
+      static_cast<CompilePrefixKind>(reader.TakeUpTo(static_cast<uint8_t>(CompilePrefixKind::kSystem)));
+  entry.variant.prefix_tokens = reader.TakeDigest();
+  entry.variant.dtype = static_cast<KvDtype>(reader.TakeUpTo(static_cast<uint8_t>(KvDtype::kBf16)));
+  entry.variant.compute =
+      static_cast<ComputeFormat>(reader.TakeUpTo(static_cast<uint8_t>(ComputeFormat::kBf16)));
+  const ByteSpan head = reader.TakeBytes(reader.Take<uint32_t>());
+  // The last number is kept free: SlabEndKey names the one behind.
+  if (!reader.AtEnd() || entry.number == std::numeric_limits<uint64_t>::max()) {
+    return absl::InvalidArgumentError("object entry: a field is out of its bounds");
+  }
+  EPIC_ASSIGN_OR_RETURN(entry.head, DecodeHead(head));
+  if (HeadBytes(entry.head.layout) != head.size() || entry.head.variant != entry.variant.ToDigest() ||
+      entry.head.layout.dtype != entry.variant.dtype) {
+    return absl::InvalidArgumentError("object entry: its head is that of another object");
+  }
+  return entry;
+}
+
+}  // namespace epic::kv_store

@@ -1,0 +1,76 @@
+// The rows of the store's tables: keys of all, values of tombstones and of the object index. Records, token
+// ids and object heads have codecs of their own in common/storage. Free functions and value types.
+//
+//   context key    u16 big-endian tenant length, tenant, 36 bytes Cache ID       (records, tokens,
+//   tombstones) object key     context key, 32 bytes variant digest                          (objects) slab
+//   key       u64 object number, u32 layer, u32 piece, all big-endian       (slabs) tombstone      u32 magic
+//   "ETB1", u32 version 1, i64 unix_ms, u32 counter, u8 cause, u32 CRC32C object entry   u32 magic "EOE1",
+//   u32 version 1, u64 object number, u8 prefix kind, 32 bytes prefix digest,
+//                  u8 dtype, u8 compute format, u32 head bytes, head (common/storage/object_codec.h), u32
+//                  CRC32C
+//
+// A slab is cut into pieces of 64 MiB. Object numbers are never used twice within the life of a directory's
+// process and grow; rows of slabs whose number no object entry names are orphans.
+#ifndef EPIC_SERVICES_KV_STORE_CORE_ROWS_H_
+#define EPIC_SERVICES_KV_STORE_CORE_ROWS_H_
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "common/base/bytes.h"
+#include "common/storage/context_record.h"
+#include "common/storage/object_codec.h"
+
+namespace epic::kv_store {
+
+inline constexpr uint64_t kSlabPieceBytes = uint64_t{64} << 20;
+
+struct ContextKey {
+  std::string tenant;
+  CacheId id;
+  auto operator<=>(const ContextKey&) const = default;
+};
+
+struct TenantObjectKey {
+  ContextKey context;
+  ObjectVariant variant;
+  auto operator<=>(const TenantObjectKey&) const = default;
+};
+
+enum class RemovalCause : uint8_t { kDeleted = 0, kExpired = 1 };
+
+struct Tombstone {
+  HybridTime at;
+  RemovalCause cause = RemovalCause::kDeleted;
+  bool operator==(const Tombstone&) const = default;
+};
+
+struct ObjectEntry {
+  uint64_t number = 0;
+  ObjectVariant variant;
+  ObjectHead head;
+};
+
+std::string RowKey(const ContextKey& key);
+std::string RowKey(const TenantObjectKey& key);
+std::string SlabRowKey(uint64_t number, uint32_t layer, uint32_t piece);
+// The first key behind all slabs of `number`.
+std::string SlabEndKey(uint64_t number);
+
+// Errors: InvalidArgument when the bytes are not such a key.
+absl::StatusOr<ContextKey> ParseContextKey(std::string_view row);
+// The context of an object row; the variant stands in its entry.
+absl::StatusOr<ContextKey> ParseObjectContextKey(std::string_view row);
+
+std::string EncodeTombstone(const Tombstone& tombstone);
+// Errors of both: InvalidArgument, Unimplemented (another version), DataLoss.
+absl::StatusOr<Tombstone> DecodeTombstone(ByteSpan bytes);
+std::string EncodeObjectEntry(const ObjectEntry& entry);
+absl::StatusOr<ObjectEntry> DecodeObjectEntry(ByteSpan bytes);
+
+}  // namespace epic::kv_store
+
+#endif  // EPIC_SERVICES_KV_STORE_CORE_ROWS_H_

@@ -1,0 +1,136 @@
+// The store: records and objects over a TableStore. Implements KvStore in process.
+//
+// RecordTable and ObjectTable hold the state and the rules; this class moves the bytes and keeps the order:
+// rows first, then memory, then the answer. Changes of one context are serialised by a KeyLock, so that many
+// contexts share one sync of the disk. Threads: any, and one of its own (WriteBehind), on which objects are
+// written and housekeeping runs. Objects may outlive the store; writers may not.
+//
+// Order on disk. Record, token ids and the end of a tombstone are one synced batch; a removal (record, token
+// ids, object entries, slabs, tombstone) is another. Slabs are written and flushed under a number of their
+// own, then one synced batch writes the object entry that makes them an object, removes the copy that it
+// replaces, and removes leftovers. After a crash an object is whole or absent; slabs without an entry are
+// swept at open.
+#ifndef EPIC_SERVICES_KV_STORE_CORE_STORE_CORE_H_
+#define EPIC_SERVICES_KV_STORE_CORE_STORE_CORE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/storage/kv_store.h"
+#include "services/kv_store/core/host_memory.h"
+#include "services/kv_store/core/key_locks.h"
+#include "services/kv_store/core/object_table.h"
+#include "services/kv_store/core/record_table.h"
+#include "services/kv_store/core/table_store.h"
+#include "services/kv_store/core/write_behind.h"
+
+namespace epic::kv_store {
+
+struct StoreOptions {
+  uint64_t memory_bytes = uint64_t{1} << 30;     // of object buffers, uncommitted writers included
+  uint64_t disk_bytes_max = uint64_t{16} << 30;  // 0: objects are kept in memory only
+  const Clock* clock = SystemClock::Get();       // outlives the store
+  WriteBehind::Options writer;
+};
+
+class StoreCore final : public KvStore {
+ public:
+  // Reads what the tables hold. Errors: DataLoss or Unimplemented when a record or tombstone cannot be read,
+  // and those of the TableStore. A damaged object entry is no error: that object is gone.
+  static absl::StatusOr<std::unique_ptr<StoreCore>> Open(std::unique_ptr<TableStore> tables,
+                                                         const StoreOptions& options);
+  ~StoreCore() override;
+
+  absl::StatusOr<CreateResult> CreateContext(const NewContext& context) override;
+  absl::StatusOr<ContextRecord> GetContext(std::string_view tenant, const CacheId& id) override;
+  absl::StatusOr<ContextRecord> FindByName(std::string_view tenant, const Digest& model_identity,
+                                           std::string_view name) override;
+  absl::StatusOr<std::vector<TokenId>> GetTokens(std::string_view tenant, const CacheId& id) override;
+  absl::StatusOr<ContextPage> ListContexts(std::string_view tenant, const ContextQuery& query) override;
+  absl::StatusOr<ContextRecord> UpdateContext(std::string_view tenant, const CacheId& id,
+                                              const ContextPatch& patch) override;
+  absl::StatusOr<bool> DeleteContext(std::string_view tenant, const CacheId& id) override;
+  absl::Status SetState(std::string_view tenant, const CacheId& id, ContextState state, int64_t compile_ms,
+                        std::string_view error) override;
+  void Touch(std::string_view tenant, const CacheId& id) override;
+  absl::StatusOr<std::unique_ptr<ObjectWriter>> Reserve(std::string_view tenant, const ObjectKey& key,
+                                                        const KvLayout& layout) override;
+  absl::StatusOr<AcquireResult> Acquire(std::string_view tenant, const ObjectKey& key,
+                                        const KvLayout& layout) override;
+  absl::Status DropObject(std::string_view tenant, const ObjectKey& key) override;
+  StoreUsage Usage() override;
+
+  // Waits until every object committed before has been tried on disk.
+  void DrainWrites() { writer_->Drain(); }
+  // Expires what is due, forgets old tombstones, writes down uses, reclaims space of deletions every 6 hours.
+  // Runs by itself on the writer's thread.
+  void Housekeep();
+  // Writes what is queued and ends the writer. Later calls of the store still work; objects committed from
+  // then on stay in memory only. Idempotent.
+  void Stop();
+
+ private:
+  class Writer;
+
+  StoreCore(std::unique_ptr<TableStore> tables, const StoreOptions& options);
+  absl::Status Load();
+  absl::Status LoadRecords();
+  absl::Status LoadObjects();
+  absl::Status SweepOrphans(const std::set<uint64_t>& live, bool all_gaps);
+
+  absl::Status CheckStoredTokens(const ContextKey& key, const NewContext& context, bool* rewrite);
+  absl::Status WritePlan(const ContextKey& key, const RecordPlan& plan, const std::vector<TokenId>* tokens,
+                         Sync sync);
+  absl::StatusOr<bool> RemoveContext(const ContextKey& key, RemovalCause cause);
+  void ExpireDue();
+  void PersistUses();
+  void ForgetOldTombstones();
+  void ReclaimIfDue();
+
+  std::unique_ptr<HostBuffer> AllocateBuffer(const KvLayout& layout);
+  AcquireResult LoadFromDisk(const TenantObjectKey& key, const Digest& model_identity, const DiskCopy& copy);
+  void Quarantine(const TenantObjectKey& key, uint64_t number, MissCause cause);
+  absl::StatusOr<ObjectPtr> CommitObject(const TenantObjectKey& key, ObjectPtr object);
+
+  // On the writer's thread.
+  absl::Status WriteObject(const WriteBehind::Item& item);
+  absl::Status TryWriteObject(const WriteBehind::Item& item);
+  absl::Status WriteEntry(const WriteBehind::Item& item, uint64_t number);
+  void FreeDisk(uint64_t bytes);
+  void KeepDiskInBounds();
+  void DiscardSlabs(uint64_t number) ABSL_LOCKS_EXCLUDED(orphans_mu_);
+  absl::Status DropDiskCopy(const TenantObjectKey& key, uint64_t number, MissCause cause);
+
+  const std::unique_ptr<TableStore> tables_;
+  const StoreOptions options_;
+  const uint64_t disk_limit_;  // of the sum of object sizes: 90 % of disk_bytes_max
+  const std::shared_ptr<HostMemory> memory_;
+  KeyLocks locks_;
+  RecordTable records_;
+  ObjectTable objects_;
+  std::atomic<uint64_t> reservations_{0};
+  std::atomic<uint64_t> next_number_{1};
+  std::atomic<int64_t> deleted_since_ns_{0};  // first deletion since the last reclaim; 0: none
+
+  Mutex orphans_mu_;
+  std::set<uint64_t> orphans_ ABSL_GUARDED_BY(orphans_mu_);  // numbers whose slabs could not be deleted yet
+
+  std::unique_ptr<WriteBehind> writer_;  // last: its thread uses all of the above
+};
+
+// A store that lives in memory and dies with it: for tests and for trying things out.
+std::unique_ptr<KvStore> MakeMemoryKvStore(uint64_t memory_bytes, const Clock* clock = SystemClock::Get());
+
+}  // namespace epic::kv_store
+
+#endif  // EPIC_SERVICES_KV_STORE_CORE_STORE_CORE_H_

@@ -1,0 +1,241 @@
+// StoreCore over a disk in memory: records, objects, leases, memory and restart, case by case.
+#include "services/kv_store/core/store_core.h"
+
+#include <gtest/gtest.h>
+
+#include "common/status/error.h"
+#include "common/testing/status_matchers.h"
+#include "services/kv_store/core/memory_table_store.h"
+#include "services/kv_store/testing/store_fixtures.h"
+
+namespace epic::kv_store {
+namespace {
+
+constexpr std::string_view kTenant = "default";
+
+class StoreCoreTest : public ::testing::Test {
+ protected:
+  void Open(uint64_t memory_bytes = 1 << 20, uint64_t disk_bytes = 16 << 20) {
+    store_.reset();
+    auto store = StoreCore::Open(
+        std::make_unique<MemoryTableStore>(disk_),
+        {.memory_bytes = memory_bytes, .disk_bytes_max = disk_bytes, .clock = &clock_, .writer = {}});
+    ASSERT_OK(store);
+    store_ = *std::move(store);
+  }
+  void SetUp() override { Open(); }
+
+  ContextRecord Create(uint64_t seed, uint32_t tokens = 8) {
+    const auto result = store_->CreateContext(ContextOf(seed, tokens));
+    EXPECT_OK(result);
+    return result->record;
+  }
+  AcquireResult Acquire(const CacheId& id, const KvLayout& layout) {
+    const auto result = store_->Acquire(kTenant, {id, {}}, layout);
+    EXPECT_OK(result);
+    return *result;
+  }
+
+  ManualClock clock_;
+  std::shared_ptr<MemoryDisk> disk_ = std::make_shared<MemoryDisk>();
+  std::unique_ptr<StoreCore> store_;
+};
+
+TEST_F(StoreCoreTest, CreatesOnceAndFindsAgain) {
+  const auto first = store_->CreateContext(ContextOf(1));
+  ASSERT_OK(first);
+  EXPECT_TRUE(first->created);
+  EXPECT_EQ(first->record.token_count, 8u);
+  EXPECT_EQ(first->record.state, ContextState::kCompiling);
+  const auto second = store_->CreateContext(ContextOf(1));
+  ASSERT_OK(second);
+  EXPECT_FALSE(second->created);
+  EXPECT_EQ(second->record.id, first->record.id);
+  ASSERT_OK_AND_ASSIGN(const auto tokens, store_->GetTokens(kTenant, first->record.id));
+  EXPECT_EQ(tokens, TokensOf(1, 8));
+}
+
+TEST_F(StoreCoreTest, AnotherTenantSeesNothing) {
+  const CacheId id = Create(1).id;
+  const KvLayout layout = LayoutOf(8);
+  ASSERT_OK(PutObject(store_.get(), kTenant, {id, {}}, layout, 1));
+  EXPECT_EQ(CodeOf(store_->GetContext("other", id).status()), ErrorCode::kContextNotFound);
+  EXPECT_EQ(CodeOf(store_->GetTokens("other", id).status()), ErrorCode::kContextNotFound);
+  ASSERT_OK_AND_ASSIGN(const AcquireResult miss, store_->Acquire("other", {id, {}}, layout));
+  EXPECT_EQ(miss.object, nullptr);
+  ASSERT_OK_AND_ASSIGN(const bool deleted, store_->DeleteContext("other", id));
+  EXPECT_FALSE(deleted);
+  EXPECT_OK(store_->GetContext(kTenant, id));
+}
+
+TEST_F(StoreCoreTest, ObjectIsInvisibleUntilCommitAndExactAfter) {
+  const CacheId id = Create(1).id;
+  const KvLayout layout = LayoutOf(8);
+  ASSERT_OK_AND_ASSIGN(const auto writer, store_->Reserve(kTenant, {id, {}}, layout));
+  EXPECT_EQ(store_->Usage().reservations, 1u);
+  ASSERT_OK(writer->WriteLayer(1, AsBytes(SlabOf(layout, 1, 7))));
+  EXPECT_THAT(writer->Commit(), epic::testing::StatusIs(absl::StatusCode::kFailedPrecondition));
+  EXPECT_FALSE(writer->WriteLayer(1, AsBytes(SlabOf(layout, 1, 7))).ok()) << "each layer once";
+  EXPECT_EQ(Acquire(id, layout).object, nullptr);
+  ASSERT_OK(writer->WriteLayer(0, AsBytes(SlabOf(layout, 0, 7))));
+  ASSERT_OK_AND_ASSIGN(const auto object, writer->Commit());
+  EXPECT_TRUE(Holds(*object, 7));
+  EXPECT_EQ(Acquire(id, layout).object, object);
+  ASSERT_OK_AND_ASSIGN(const auto again, writer->Commit());
+  EXPECT_EQ(again, object);
+  EXPECT_EQ(store_->Usage().reservations, 0u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(object->Layer(1).data()) % 64, 0u);
+}
+
+TEST_F(StoreCoreTest, ObjectsSurviveARestart) {
+  const CacheId id = Create(1).id;
+  const KvLayout layout = LayoutOf(8);
+  ASSERT_OK(PutObject(store_.get(), kTenant, {id, {}}, layout, 7));
+  Open();
+  const AcquireResult hit = Acquire(id, layout);
+  ASSERT_NE(hit.object, nullptr) << static_cast<int>(hit.cause);
+  EXPECT_TRUE(Holds(*hit.object, 7));
+  ASSERT_OK_AND_ASSIGN(const ContextRecord record, store_->GetContext(kTenant, id));
+  EXPECT_EQ(record.variants.size(), 1u);
+  EXPECT_EQ(record.bytes, layout.TotalBytes());
+}
+
+TEST_F(StoreCoreTest, LayoutOfTheSameSizeIsAMiss) {
+  const CacheId id = Create(1).id;
+  ASSERT_OK(PutObject(store_.get(), kTenant, {id, {}}, LayoutOf(8, 2, 2, 8), 7));
+  const AcquireResult miss = Acquire(id, LayoutOf(8, 2, 4, 4));
+  EXPECT_EQ(miss.object, nullptr);
+  EXPECT_EQ(miss.cause, MissCause::kLayoutMismatch);
+}
+
+TEST_F(StoreCoreTest, DeletedWhileLeasedStaysReadable) {
+  const CacheId id = Create(1).id;
+  const KvLayout layout = LayoutOf(8);
+  ASSERT_OK_AND_ASSIGN(const auto object, PutObject(store_.get(), kTenant, {id, {}}, layout, 7));
+  ASSERT_OK_AND_ASSIGN(const bool existed, store_->DeleteContext(kTenant, id));
+  EXPECT_TRUE(existed);
+  EXPECT_TRUE(Holds(*object, 7));
+  EXPECT_EQ(store_->Usage().leased_objects, 1u);
+  const AcquireResult miss = Acquire(id, layout);
+  EXPECT_EQ(miss.object, nullptr);
+  EXPECT_EQ(miss.cause, MissCause::kDeleted);
+  EXPECT_EQ(CodeOf(store_->GetContext(kTenant, id).status()), ErrorCode::kContextDeleted);
+}
+
+TEST_F(StoreCoreTest, CommitAfterDeleteIsNotFound) {
+  const CacheId id = Create(1).id;
+  const KvLayout layout = LayoutOf(8, 1);
+  ASSERT_OK_AND_ASSIGN(const auto writer, store_->Reserve(kTenant, {id, {}}, layout));
+  ASSERT_OK(writer->WriteLayer(0, AsBytes(SlabOf(layout, 0, 7))));
+  ASSERT_OK(store_->DeleteContext(kTenant, id));
+  EXPECT_THAT(writer->Commit(), epic::testing::StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(StoreCoreTest, MemoryBudgetHoldsAndLeasedObjectsStay) {
+  Open(/*memory_bytes=*/8 * 4096, /*disk_bytes=*/16 << 20);
+  const KvLayout layout = LayoutOf(8);  // one page each
+  const CacheId leased_id = Create(1000).id;
+  ASSERT_OK_AND_ASSIGN(const auto leased, PutObject(store_.get(), kTenant, {leased_id, {}}, layout, 1000));
+  std::vector<CacheId> ids;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    ids.push_back(Create(seed).id);
+    ASSERT_OK(PutObject(store_.get(), kTenant, {ids.back(), {}}, layout, seed));
+    EXPECT_LE(store_->Usage().memory_bytes, 8u * 4096);
+  }
+  EXPECT_EQ(Acquire(leased_id, layout).object, leased);
+  store_->DrainWrites();
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    const AcquireResult hit = Acquire(ids[seed], layout);
+    ASSERT_NE(hit.object, nullptr) << seed << " cause " << static_cast<int>(hit.cause);
+    EXPECT_TRUE(Holds(*hit.object, seed));
+  }
+}
+
+TEST_F(StoreCoreTest, AllLeasedMeansStorageFullOrNoMemory) {
+  Open(/*memory_bytes=*/2 * 4096, /*disk_bytes=*/16 << 20);
+  const KvLayout layout = LayoutOf(8);
+  const CacheId a = Create(1).id, b = Create(2).id, c = Create(3).id;
+  ASSERT_OK(PutObject(store_.get(), kTenant, {c, {}}, layout, 3));
+  store_->DrainWrites();
+  ASSERT_OK_AND_ASSIGN(auto first, PutObject(store_.get(), kTenant, {a, {}}, layout, 1));
+  ASSERT_OK_AND_ASSIGN(const auto second, PutObject(store_.get(), kTenant, {b, {}}, layout, 2));
+  EXPECT_EQ(CodeOf(store_->Reserve(kTenant, {c, {}}, layout).status()), ErrorCode::kStorageFull);
+  EXPECT_EQ(Acquire(c, layout).cause, MissCause::kNoMemory);
+  first.reset();
+  EXPECT_NE(Acquire(c, layout).object, nullptr);
+  EXPECT_EQ(CodeOf(store_->Reserve(kTenant, {c, {}}, LayoutOf(8, 64, 8, 64)).status()),
+            ErrorCode::kStorageFull);
+}
+
+TEST_F(StoreCoreTest, HardPinnedObjectsAreEvictedFromNowhere) {
+  Open(/*memory_bytes=*/4 * 4096, /*disk_bytes=*/6 * 4096);
+  NewContext pinned = ContextOf(99);
+  pinned.pin = Pin::kHard;
+  ASSERT_OK_AND_ASSIGN(const CreateResult created, store_->CreateContext(pinned));
+  const KvLayout layout = LayoutOf(8);
+  ASSERT_OK(PutObject(store_.get(), kTenant, {created.record.id, {}}, layout, 99));
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    ASSERT_OK(PutObject(store_.get(), kTenant, {Create(seed).id, {}}, layout, seed));
+  }
+  store_->DrainWrites();
+  const AcquireResult hit = Acquire(created.record.id, layout);
+  ASSERT_NE(hit.object, nullptr);
+  EXPECT_TRUE(Holds(*hit.object, 99));
+  EXPECT_LE(store_->Usage().disk_bytes, 16u * 4096);
+}
+
+TEST_F(StoreCoreTest, DurabilityObjectWaitsForTheDisk) {
+  NewContext context = ContextOf(5);
+  context.durability = Durability::kObject;
+  ASSERT_OK_AND_ASSIGN(const CreateResult created, store_->CreateContext(context));
+  const KvLayout layout = LayoutOf(8);
+  ASSERT_OK(PutObject(store_.get(), kTenant, {created.record.id, {}}, layout, 5));
+  Rng rng(1);
+  // No drain: what was committed is on disk already, also through the worst of crashes.
+  store_->Stop();
+  disk_->Crash(&rng);
+  Open();
+  const AcquireResult hit = Acquire(created.record.id, layout);
+  ASSERT_NE(hit.object, nullptr);
+  EXPECT_TRUE(Holds(*hit.object, 5));
+}
+
+TEST_F(StoreCoreTest, TombstonesLiveSevenDays) {
+  const CacheId id = Create(1).id;
+  ASSERT_OK(store_->DeleteContext(kTenant, id));
+  clock_.AdvanceMs(kTombstoneLifeMs - 1);
+  store_->Housekeep();
+  Open();
+  EXPECT_EQ(CodeOf(store_->GetContext(kTenant, id).status()), ErrorCode::kContextDeleted);
+  clock_.AdvanceMs(1);
+  store_->Housekeep();
+  EXPECT_EQ(CodeOf(store_->GetContext(kTenant, id).status()), ErrorCode::kContextNotFound);
+  Open();
+  EXPECT_EQ(CodeOf(store_->GetContext(kTenant, id).status()), ErrorCode::kContextNotFound);
+}
+
+TEST_F(StoreCoreTest, UsesAreCountedAndOutliveAnOrderlyStop) {
+  const CacheId id = Create(1).id;
+  clock_.AdvanceMs(5000);
+  store_->Touch(kTenant, id);
+  store_->Touch(kTenant, id);
+  Open();
+  ASSERT_OK_AND_ASSIGN(const ContextRecord record, store_->GetContext(kTenant, id));
+  EXPECT_EQ(record.hits, 2u);
+  EXPECT_EQ(record.last_used_at_ms, clock_.UnixMs());
+}
+
+TEST_F(StoreCoreTest, DropObjectForgetsBothCopies) {
+  const CacheId id = Create(1).id;
+  const KvLayout layout = LayoutOf(8);
+  ASSERT_OK(PutObject(store_.get(), kTenant, {id, {}}, layout, 7));
+  store_->DrainWrites();
+  ASSERT_OK(store_->DropObject(kTenant, {id, {}}));
+  ASSERT_OK(store_->DropObject(kTenant, {id, {}}));
+  EXPECT_EQ(Acquire(id, layout).cause, MissCause::kDeleted);
+  Open();
+  EXPECT_EQ(Acquire(id, layout).object, nullptr);
+}
+
+}  // namespace
+}  // namespace epic::kv_store

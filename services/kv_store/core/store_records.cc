@@ -1,0 +1,279 @@
+// The half of StoreCore that deals with records; objects are in store_objects.cc.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "common/base/absl_std.h"
+#include "common/status/error.h"
+#include "common/status/status_macros.h"
+#include "common/storage/record_codec.h"
+#include "services/kv_store/core/memory_table_store.h"
+#include "services/kv_store/core/store_core.h"
+
+namespace epic::kv_store {
+namespace {
+
+constexpr size_t kExpiryBatch = 64;
+constexpr size_t kTombstoneBatch = 256;
+constexpr uint64_t kMaxTokens = uint64_t{1} << 24;
+constexpr int64_t kReclaimPeriodNs = int64_t{6} * 3600 * 1'000'000'000;
+
+PinState PinOf(const ContextRecord& record) { return {.pin = record.pin, .until_ms = record.pin_until_ms}; }
+
+absl::Status Unreadable(std::string_view what, const absl::Status& status) {
+  return absl::Status(status.code(), ToAbsl("the store has a " + std::string(what) +
+                                            " that cannot be read: " + MessageOf(status) +
+                                            "; restore the data directory from a copy"));
+}
+
+}  // namespace
+
+StoreCore::StoreCore(std::unique_ptr<TableStore> tables, const StoreOptions& options)
+    : tables_(std::move(tables)),
+      options_(options),
+      disk_limit_(options.disk_bytes_max / 10 * 9),
+      memory_(HostMemory::Create(options.memory_bytes)),
+      records_(options.clock),
+      objects_(options.clock) {}
+
+StoreCore::~StoreCore() { Stop(); }
+
+absl::StatusOr<std::unique_ptr<StoreCore>> StoreCore::Open(std::unique_ptr<TableStore> tables,
+                                                           const StoreOptions& options) {
+  std::unique_ptr<StoreCore> store(new StoreCore(std::move(tables), options));
+  EPIC_RETURN_IF_ERROR(store->Load());
+  StoreCore* const core = store.get();
+  store->writer_ = std::make_unique<WriteBehind>(
+      options.writer, [core](const WriteBehind::Item& item) { return core->WriteObject(item); },
+      [core] { core->Housekeep(); });
+  return store;
+}
+
+absl::Status StoreCore::Load() {
+  EPIC_RETURN_IF_ERROR(LoadRecords());
+  return LoadObjects();
+}
+
+absl::Status StoreCore::LoadRecords() {
+  absl::Status bad;
+  const auto load_record = [&](std::string_view, std::string_view value) {
+    const auto record = DecodeRecord(AsBytes(value));
+    if (!record.ok()) {
+      bad = Unreadable("context record", record.status());
+      return false;
+    }
+    records_.Load(*record);
+    objects_.SetPin({record->tenant, record->id}, PinOf(*record));
+    return true;
+  };
+  EPIC_RETURN_IF_ERROR(tables_->Scan(Table::kRecords, load_record));
+  EPIC_RETURN_IF_ERROR(bad);
+  const auto load_tombstone = [&](std::string_view row, std::string_view value) {
+    const auto key = ParseContextKey(row);
+    const auto tombstone = DecodeTombstone(AsBytes(value));
+    if (!key.ok() || !tombstone.ok()) {
+      bad = Unreadable("tombstone", key.ok() ? tombstone.status() : key.status());
+      return false;
+    }
+    records_.Load(*key, *tombstone);
+    return true;
+  };
+  EPIC_RETURN_IF_ERROR(tables_->Scan(Table::kTombstones, load_tombstone));
+  return bad;
+}
+
+absl::Status StoreCore::CheckStoredTokens(const ContextKey& key, const NewContext& context, bool* rewrite) {
+  EPIC_ASSIGN_OR_RETURN(const std::optional<std::string> row, tables_->Get(Table::kTokens, RowKey(key)));
+  const auto stored = row.has_value() ? DecodeTokens(AsBytes(*row)) : absl::DataLossError("no token ids");
+  if (stored.ok() && *stored != context.tokens) {
+    return absl::InternalError("two texts have the same Cache ID; refusing to mix them");
+  }
+  // Lost or damaged token ids: the caller has brought the right ones.
+  *rewrite = !stored.ok();
+  return absl::OkStatus();
+}
+
+absl::Status StoreCore::WritePlan(const ContextKey& key, const RecordPlan& plan,
+                                  const std::vector<TokenId>* tokens, Sync sync) {
+  WriteBatch batch;
+  batch.Put(Table::kRecords, RowKey(key), EncodeRecord(plan.record));
+  if (tokens != nullptr) batch.Put(Table::kTokens, RowKey(key), EncodeTokens(*tokens));
+  if (plan.created && records_.HasTombstone(key)) batch.Delete(Table::kTombstones, RowKey(key));
+  if (absl::Status status = tables_->Write(batch, sync); !status.ok()) {
+    records_.Abandon(plan);
+    return status;
+  }
+  records_.Apply(plan);
+  objects_.SetPin(key, PinOf(plan.record));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CreateResult> StoreCore::CreateContext(const NewContext& context) {
+  if (context.tokens.empty()) {
+    return Error(ErrorCode::kInvalidRequest, "a context needs at least one token", "text");
+  }
+  if (context.tokens.size() > kMaxTokens) {
+    return Error(ErrorCode::kInvalidRequest, "a context has at most 16,777,216 tokens; split the text",
+                 "text");
+  }
+  ExpireDue();
+  const ContextKey key{context.tenant, CacheId::Of(context.tenant, context.model_identity, context.tokens)};
+  const KeyLock lock(&locks_, key);
+  EPIC_ASSIGN_OR_RETURN(const RecordPlan plan, records_.PlanCreate(key, context));
+  bool write_tokens = plan.created;
+  if (!plan.created) {
+    if (absl::Status status = CheckStoredTokens(key, context, &write_tokens); !status.ok()) {
+      records_.Abandon(plan);
+      return status;
+    }
+  }
+  if (plan.changed || write_tokens) {
+    EPIC_RETURN_IF_ERROR(WritePlan(key, plan, write_tokens ? &context.tokens : nullptr, Sync::kYes));
+  }
+  CreateResult result{.record = plan.record, .created = plan.created};
+  objects_.Describe(&result.record);
+  return result;
+}
+
+absl::StatusOr<ContextRecord> StoreCore::GetContext(std::string_view tenant, const CacheId& id) {
+  EPIC_ASSIGN_OR_RETURN(ContextRecord record, records_.Get({std::string(tenant), id}));
+  objects_.Describe(&record);
+  return record;
+}
+
+absl::StatusOr<ContextRecord> StoreCore::FindByName(std::string_view tenant, const Digest& model_identity,
+                                                    std::string_view name) {
+  EPIC_ASSIGN_OR_RETURN(ContextRecord record, records_.FindByName(tenant, model_identity, name));
+  objects_.Describe(&record);
+  return record;
+}
+
+absl::StatusOr<std::vector<TokenId>> StoreCore::GetTokens(std::string_view tenant, const CacheId& id) {
+  const ContextKey key{std::string(tenant), id};
+  EPIC_ASSIGN_OR_RETURN(const ContextRecord record, records_.Get(key));
+  EPIC_ASSIGN_OR_RETURN(const std::optional<std::string> row, tables_->Get(Table::kTokens, RowKey(key)));
+  if (!row.has_value()) {
+    // A removal between the two steps above is the ordinary reason.
+    EPIC_RETURN_IF_ERROR(records_.Get(key).status());
+    return absl::DataLossError("the token ids of this context are lost; create it again");
+  }
+  EPIC_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, DecodeTokens(AsBytes(*row)));
+  if (CacheId::Of(tenant, record.model_identity, tokens) != id) {
+    return absl::DataLossError("the token ids of this context are damaged; create it again");
+  }
+  return tokens;
+}
+
+absl::StatusOr<ContextPage> StoreCore::ListContexts(std::string_view tenant, const ContextQuery& query) {
+  EPIC_ASSIGN_OR_RETURN(ContextPage page, records_.List(tenant, query));
+  for (ContextRecord& record : page.records) objects_.Describe(&record);
+  return page;
+}
+
+absl::StatusOr<ContextRecord> StoreCore::UpdateContext(std::string_view tenant, const CacheId& id,
+                                                       const ContextPatch& patch) {
+  ExpireDue();
+  const ContextKey key{std::string(tenant), id};
+  const KeyLock lock(&locks_, key);
+  EPIC_ASSIGN_OR_RETURN(RecordPlan plan, records_.PlanUpdate(key, patch));
+  EPIC_RETURN_IF_ERROR(WritePlan(key, plan, nullptr, Sync::kYes));
+  objects_.Describe(&plan.record);
+  return std::move(plan.record);
+}
+
+absl::StatusOr<bool> StoreCore::RemoveContext(const ContextKey& key, RemovalCause cause) {
+  const KeyLock lock(&locks_, key);
+  const std::optional<Tombstone> tombstone = records_.PlanRemoval(key, cause);
+  if (!tombstone.has_value()) return false;
+  WriteBatch batch;
+  batch.Delete(Table::kRecords, RowKey(key));
+  batch.Delete(Table::kTokens, RowKey(key));
+  batch.Put(Table::kTombstones, RowKey(key), EncodeTombstone(*tombstone));
+  for (const auto& [object, copy] : objects_.DiskCopiesOf(key)) {
+    batch.Delete(Table::kObjects, RowKey(object));
+    batch.DeleteRange(Table::kSlabs, SlabRowKey(copy.number, 0, 0), SlabEndKey(copy.number));
+  }
+  EPIC_RETURN_IF_ERROR(tables_->Write(batch, Sync::kYes));
+  records_.ApplyRemoval(key, *tombstone);
+  objects_.RemoveContext(key);
+  int64_t none = 0;
+  deleted_since_ns_.compare_exchange_strong(none, options_.clock->SteadyNs());
+  return tombstone->cause == RemovalCause::kDeleted;
+}
+
+absl::StatusOr<bool> StoreCore::DeleteContext(std::string_view tenant, const CacheId& id) {
+  return RemoveContext({std::string(tenant), id}, RemovalCause::kDeleted);
+}
+
+absl::Status StoreCore::SetState(std::string_view tenant, const CacheId& id, ContextState state,
+                                 int64_t compile_ms, std::string_view error) {
+  const ContextKey key{std::string(tenant), id};
+  const KeyLock lock(&locks_, key);
+  EPIC_ASSIGN_OR_RETURN(const RecordPlan plan, records_.PlanState(key, state, compile_ms, error));
+  return WritePlan(key, plan, nullptr, Sync::kNo);
+}
+
+void StoreCore::Touch(std::string_view tenant, const CacheId& id) {
+  records_.Touch({std::string(tenant), id});
+}
+
+// A context past its expiry reads as expired whether its tombstone is on disk already or not; so a disk that
+// fails here only delays the clean-up until the next call.
+void StoreCore::ExpireDue() {
+  for (const ContextKey& key : records_.Expired(kExpiryBatch)) {
+    if (!RemoveContext(key, RemovalCause::kExpired).ok()) return;
+  }
+}
+
+void StoreCore::ForgetOldTombstones() {
+  for (const ContextKey& key : records_.OldTombstones(kTombstoneBatch)) {
+    const KeyLock lock(&locks_, key);
+    if (!records_.HasTombstone(key)) continue;
+    WriteBatch batch;
+    batch.Delete(Table::kTombstones, RowKey(key));
+    if (!tables_->Write(batch, Sync::kNo).ok()) return;
+    records_.ForgetTombstone(key);
+  }
+}
+
+void StoreCore::PersistUses() {
+  for (const ContextKey& key : records_.TakeTouched()) {
+    const KeyLock lock(&locks_, key);
+    const auto record = records_.Get(key);
+    if (!record.ok()) continue;
+    WriteBatch batch;
+    batch.Put(Table::kRecords, RowKey(key), EncodeRecord(*record));
+    // Uses are local and lazy: a failure loses a count, nothing else.
+    if (!tables_->Write(batch, Sync::kNo).ok()) return;
+  }
+}
+
+void StoreCore::ReclaimIfDue() {
+  const int64_t since_ns = deleted_since_ns_.load();
+  if (since_ns == 0 || options_.clock->SteadyNs() - since_ns < kReclaimPeriodNs) return;
+  deleted_since_ns_ = 0;
+  if (!tables_->Reclaim().ok()) deleted_since_ns_ = options_.clock->SteadyNs();
+}
+
+void StoreCore::Housekeep() {
+  ExpireDue();
+  ForgetOldTombstones();
+  PersistUses();
+  ReclaimIfDue();
+}
+
+void StoreCore::Stop() {
+  if (writer_ == nullptr) return;
+  writer_->Stop();
+  PersistUses();
+}
+
+std::unique_ptr<KvStore> MakeMemoryKvStore(uint64_t memory_bytes, const Clock* clock) {
+  auto tables = std::make_unique<MemoryTableStore>(std::make_shared<MemoryDisk>());
+  auto store = StoreCore::Open(
+      std::move(tables), {.memory_bytes = memory_bytes, .disk_bytes_max = 0, .clock = clock, .writer = {}});
+  EPIC_CHECK(store.ok());  // an empty disk in memory always opens
+  return *std::move(store);
+}
+
+}  // namespace epic::kv_store
