@@ -1,0 +1,349 @@
+#include "services/engine/engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <iterator>
+#include <thread>
+#include <utility>
+
+#include "common/base/mutex.h"
+#include "common/status/error.h"
+#include "common/status/status_macros.h"
+#include "kernels/api/thread_pool.h"
+#include "kernels/matmul/matmul.h"
+#include "services/engine/forward.h"
+#include "services/engine/job.h"
+#include "services/engine/prefix_cache.h"
+#include "services/engine/rope_frequencies.h"
+#include "services/engine/step_builder.h"
+#include "services/engine/validate.h"
+#include "services/engine/weights.h"
+
+namespace epic {
+namespace {
+
+// Advice for Retry-After: about one short answer.
+constexpr int64_t kQueueRetryMs = 1000;
+
+absl::Status Draining() {
+  return Error(ErrorCode::kDraining,
+               "the server is stopping: send the request again to another one, or later");
+}
+
+class EngineImpl final : public Engine {
+ public:
+  struct Parts {
+    std::shared_ptr<const Model> model;
+    std::unique_ptr<ThreadPool> pool;
+    std::unique_ptr<const Weights> weights;
+    std::unique_ptr<const RopeTable> rope;
+    ComputeFormat compute = ComputeFormat::kF32;
+    uint64_t scratch_bytes = 0;
+  };
+
+  EngineImpl(Parts parts, const EngineOptions& options, const Clock* clock)
+      : parts_(std::move(parts)),
+        options_(options),
+        clock_(clock),
+        shape_{.layers = config().layers,
+               .kv_heads = config().kv_heads,
+               .head_dim = config().head_dim,
+               .dtype = options.kv_dtype},
+        limits_{.config = &config(), .shape = shape_, .max_sequences = options.max_sequences},
+        prefix_cache_(options.prefix_cache_bytes),
+        builder_(options.panel_tokens),
+        forward_(parts_.model.get(), parts_.weights.get(), parts_.rope.get(), shape_,
+                 options.panel_tokens + options.max_sequences, parts_.pool.get()),
+        context_{.shape = shape_,
+                 .clock = clock,
+                 .prefix_cache = &prefix_cache_,
+                 .sampling_scratch = &sampling_scratch_},
+        loop_([this] { Loop(); }) {}
+
+  ~EngineImpl() override { Stop(); }
+
+  const ModelConfig& config() const override { return parts_.model->config(); }
+  ComputeFormat compute() const override { return parts_.compute; }
+  KvDtype kv_dtype() const override { return options_.kv_dtype; }
+
+  KvLayout LayoutOf(uint32_t tokens, uint32_t first_position) const override {
+    return {.layers = shape_.layers,
+            .kv_heads = shape_.kv_heads,
+            .head_dim = shape_.head_dim,
+            .tokens = tokens,
+            .dtype = shape_.dtype,
+            .first_position = first_position};
+  }
+
+  absl::Status SubmitLink(LinkRequest request, std::shared_ptr<LinkSink> sink) override {
+    EPIC_RETURN_IF_ERROR(ValidateLink(limits_, request));
+    return Enqueue(MakeLinkJob(context_, std::move(request), std::move(sink)));
+  }
+  absl::Status SubmitCompile(CompileRequest request, std::shared_ptr<CompileSink> sink) override {
+    EPIC_RETURN_IF_ERROR(ValidateCompile(limits_, request));
+    return Enqueue(MakeCompileJob(context_, std::move(request), std::move(sink)));
+  }
+  absl::Status SubmitScore(ScoreRequest request, std::shared_ptr<ScoreSink> sink) override {
+    EPIC_RETURN_IF_ERROR(ValidateScore(limits_, request));
+    return Enqueue(MakeScoreJob(context_, std::move(request), std::move(sink)));
+  }
+
+  EngineGauges Gauges() const override {
+    MutexLock lock(&mu_);
+    EngineGauges gauges = gauges_;
+    gauges.waiting = static_cast<uint32_t>(queue_.size());
+    for (const auto& job : queue_) gauges.held_objects += job->objects();
+    return gauges;
+  }
+
+  void Stop() override {
+    {
+      MutexLock lock(&mu_);
+      stopping_ = true;
+    }
+    abandon_ = true;
+    changed_.SignalAll();
+    MutexLock lock(&join_mu_);
+    if (loop_.joinable()) loop_.join();
+  }
+
+ private:
+  // --- any thread
+  absl::Status Enqueue(std::unique_ptr<Job> job) {
+    const uint64_t room = options_.memory_bytes - parts_.scratch_bytes;
+    if (job->bytes() > room) {
+      return Error(ErrorCode::kInvalidRequest,
+                   "the request needs " + std::to_string(job->bytes()) +
+                       " bytes of keys and values and the engine has " + std::to_string(room) +
+                       ": ask for fewer tokens or choices, or raise the engine's memory",
+                   "max_tokens");
+    }
+    {
+      MutexLock lock(&mu_);
+      if (stopping_) return Draining();
+      if (queue_.size() >= options_.max_queue) {
+        return RetryLater(ErrorCode::kQueueFull,
+                          std::to_string(queue_.size()) + " requests are waiting already: try again later",
+                          kQueueRetryMs);
+      }
+      queue_.push_back(std::move(job));
+    }
+    changed_.Signal();
+    return absl::OkStatus();
+  }
+
+  // --- the engine's thread
+  void Loop() {
+    while (WaitForWork()) {
+      DropCancelled();
+      Admit();
+      if (!running_.empty()) RunStep();
+    }
+    FinishAll();
+  }
+
+  // False when the engine stops.
+  bool WaitForWork() {
+    MutexLock lock(&mu_);
+    while (!stopping_ && queue_.empty() && running_.empty()) changed_.Wait(&mu_);
+    return !stopping_;
+  }
+
+  void DropCancelled() {
+    std::vector<std::unique_ptr<Job>> gone;
+    {
+      MutexLock lock(&mu_);
+      for (auto job = queue_.begin(); job != queue_.end();) {
+        if ((*job)->cancelled()) {
+          gone.push_back(std::move(*job));
+          job = queue_.erase(job);
+        } else {
+          ++job;
+        }
+      }
+    }
+    for (auto job = running_.begin(); job != running_.end();) {
+      if ((*job)->cancelled()) {
+        gone.push_back(std::move(*job));
+        job = running_.erase(job);
+      } else {
+        ++job;
+      }
+    }
+    Retire(std::move(gone), absl::CancelledError("the client went away"));
+  }
+
+  // In order of arrival: what does not fit yet waits, and so does all behind it.
+  void Admit() {
+    while (true) {
+      std::unique_ptr<Job> job;
+      {
+        MutexLock lock(&mu_);
+        if (queue_.empty() || !Fits(*queue_.front())) break;
+        job = std::move(queue_.front());
+        queue_.pop_front();
+      }
+      job->Admit(context_);
+      running_.push_back(std::move(job));
+    }
+    UpdateGauges();
+  }
+
+  bool Fits(const Job& job) const {
+    uint64_t bytes = parts_.scratch_bytes + job.bytes();
+    uint32_t sequences = job.sequences();
+    for (const auto& other : running_) {
+      bytes += other->bytes();
+      sequences += other->sequences();
+    }
+    return bytes <= options_.memory_bytes && sequences <= options_.max_sequences;
+  }
+
+  void RunStep() {
+    const Step step = builder_.Build(running_);
+    const auto abandon = [&] {
+      return abandon_.load(std::memory_order_relaxed) ||
+             std::all_of(step.owners.begin(), step.owners.end(),
+                         [](const GroupOwner& owner) { return owner.job->cancelled(); });
+    };
+    const bool ran = forward_.Run(step.groups, abandon, [&](size_t group, uint32_t, std::span<float> logits) {
+      const GroupOwner& owner = step.owners[group];
+      if (owner.panel_rows > 0) {
+        owner.job->OnPanelLogits(context_, logits);
+      } else {
+        owner.job->OnDecodeLogits(context_, owner.choice, logits);
+      }
+    });
+    ++steps_;
+    last_step_ns_ = clock_->SteadyNs();
+    if (!ran) return;
+    for (const GroupOwner& owner : step.owners) {
+      if (owner.panel_rows == 0) continue;
+      owner.job->panels().done += owner.panel_rows;
+      owner.job->OnPanel(context_);
+    }
+    RetireEnded();
+  }
+
+  void RetireEnded() {
+    std::vector<std::unique_ptr<Job>> ended;
+    for (auto job = running_.begin(); job != running_.end();) {
+      if ((*job)->complete() || !(*job)->status().ok()) {
+        ended.push_back(std::move(*job));
+        job = running_.erase(job);
+      } else {
+        ++job;
+      }
+    }
+    Retire(std::move(ended), absl::OkStatus());
+  }
+
+  // Frees each job's memory, then tells its sink. `status` where the job has no error of its own.
+  void Retire(std::vector<std::unique_ptr<Job>> jobs, const absl::Status& status) {
+    for (const auto& job : jobs) job->Release();
+    UpdateGauges();
+    for (const auto& job : jobs) job->Finish(job->status().ok() ? status : job->status());
+  }
+
+  void FinishAll() {
+    std::vector<std::unique_ptr<Job>> jobs = std::move(running_);
+    running_.clear();
+    {
+      MutexLock lock(&mu_);
+      std::move(queue_.begin(), queue_.end(), std::back_inserter(jobs));
+      queue_.clear();
+    }
+    Retire(std::move(jobs), Draining());
+  }
+
+  void UpdateGauges() {
+    EngineGauges gauges;
+    gauges.running = static_cast<uint32_t>(running_.size());
+    for (const auto& job : running_) {
+      gauges.private_rows += job->held_rows();
+      gauges.held_objects += job->objects();
+    }
+    gauges.private_bytes = gauges.private_rows * shape_.RowBytes();
+    gauges.prefix_cache_bytes = prefix_cache_.bytes();
+    gauges.steps = steps_;
+    gauges.last_step_steady_ns = last_step_ns_;
+    gauges.busy = !running_.empty();
+    MutexLock lock(&mu_);
+    gauges_ = gauges;
+  }
+
+  // Constant after construction.
+  const Parts parts_;
+  const EngineOptions options_;
+  const Clock* const clock_;
+  const KvShape shape_;
+  const RequestLimits limits_;
+
+  // Synchronise themselves.
+  std::atomic<bool> abandon_{false};
+  mutable Mutex mu_;
+  Mutex join_mu_;  // held while joining, so that Stop waits whoever calls it
+  CondVar changed_;
+
+  // Guarded by mu_.
+  std::deque<std::unique_ptr<Job>> queue_ ABSL_GUARDED_BY(mu_);
+  EngineGauges gauges_ ABSL_GUARDED_BY(mu_);
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+
+  // The engine's thread only.
+  PrefixCache prefix_cache_;
+  std::vector<float> sampling_scratch_;
+  StepBuilder builder_;
+  Forward forward_;
+  const JobContext context_;
+  std::vector<std::unique_ptr<Job>> running_;
+  uint64_t steps_ = 0;
+  int64_t last_step_ns_ = 0;
+
+  std::thread loop_;  // last: it uses all of the above
+};
+
+absl::Status CheckOptions(const EngineOptions& options) {
+  if (options.panel_tokens == 0 || options.max_sequences == 0 || options.max_queue == 0) {
+    return Error(ErrorCode::kInvalidRequest,
+                 "engine: panel_tokens, max_sequences and max_queue must be at least 1");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<const RopeTable>> MakeRope(const ModelConfig& config) {
+  EPIC_ASSIGN_OR_RETURN(const std::vector<double> frequencies, RopeFrequencies(config.rope, config.head_dim));
+  // A query turns by its place behind the chunk plus the length of the chunk's compile prefix: below twice
+  // the context.
+  return std::make_unique<const RopeTable>(PairsOf(config.rope.pairing), frequencies,
+                                           2 * config.context_length, RopeScale(config.rope));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Model> model,
+                                                       const EngineOptions& options, const Clock* clock,
+                                                       PackProgress* progress) {
+  EPIC_RETURN_IF_ERROR(CheckOptions(options));
+  EngineImpl::Parts parts;
+  const uint32_t threads =
+      options.threads > 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  parts.pool = std::make_unique<ThreadPool>(threads);
+  const DType best = BestMatMulFormat();
+  parts.compute = options.compute.value_or(best == DType::kBf16 ? ComputeFormat::kBf16 : ComputeFormat::kF32);
+  parts.scratch_bytes = Forward::ScratchBytes(model->config(), options.panel_tokens + options.max_sequences);
+  if (parts.scratch_bytes >= options.memory_bytes) {
+    return Error(ErrorCode::kInvalidRequest,
+                 "engine: memory of " + std::to_string(options.memory_bytes) + " bytes is below the " +
+                     std::to_string(parts.scratch_bytes) +
+                     " bytes of a step's scratch: raise it, or lower panel_tokens");
+  }
+  EPIC_ASSIGN_OR_RETURN(parts.rope, MakeRope(model->config()));
+  const DType format = parts.compute == ComputeFormat::kBf16 ? DType::kBf16 : DType::kF32;
+  EPIC_ASSIGN_OR_RETURN(parts.weights, PackWeights(*model, format, parts.pool.get(), progress));
+  parts.model = std::move(model);
+  return std::make_unique<EngineImpl>(std::move(parts), options, clock);
+}
+
+}  // namespace epic

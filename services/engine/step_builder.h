@@ -1,0 +1,46 @@
+// Which rows the next step runs: the decode rows of every job, then panels of prompt rows shared out fairly.
+// Engine thread only; keeps no job.
+#ifndef EPIC_SERVICES_ENGINE_STEP_BUILDER_H_
+#define EPIC_SERVICES_ENGINE_STEP_BUILDER_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "services/engine/forward.h"
+#include "services/engine/job.h"
+
+namespace epic {
+
+// Whose a group is.
+struct GroupOwner {
+  Job* job = nullptr;
+  uint32_t choice = 0;      // of a decode row
+  uint32_t panel_rows = 0;  // 0: a decode row
+};
+
+struct Step {
+  std::vector<RowGroup> groups;
+  std::vector<GroupOwner> owners;  // one for each group
+};
+
+// Splits `budget` rows over jobs with `remaining` rows each: equal shares of at least kMinShare rows
+// beginning with job `first`, then what is left in the same order. Returns the rows of each; they sum to at
+// most budget.
+std::vector<uint32_t> SharePanel(std::span<const uint32_t> remaining, uint32_t budget, size_t first);
+
+class StepBuilder {
+ public:
+  // With decode rows in a step its panel is a quarter, so that running answers do not stutter.
+  explicit StepBuilder(uint32_t panel_tokens) : panel_tokens_(panel_tokens) {}
+  Step Build(std::span<const std::unique_ptr<Job>> jobs);
+
+ private:
+  const uint32_t panel_tokens_;
+  uint64_t turn_ = 0;  // whose turn it is to be first
+};
+
+}  // namespace epic
+
+#endif  // EPIC_SERVICES_ENGINE_STEP_BUILDER_H_

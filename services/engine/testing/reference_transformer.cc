@@ -1,0 +1,150 @@
+#include "services/engine/testing/reference_transformer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace epic::testing {
+
+ReferenceTransformer::Matrix ReferenceTransformer::Read(const Tensor& tensor) {
+  Matrix matrix{tensor.rows, tensor.cols, std::vector<float>(tensor.rows * tensor.cols)};
+  for (uint64_t row = 0; row < tensor.rows; ++row) {
+    DequantizeRow(tensor, row, std::span<float>(matrix.values).subspan(row * tensor.cols, tensor.cols));
+  }
+  return matrix;
+}
+
+ReferenceTransformer::ReferenceTransformer(const Model& model, RopePairing pairing)
+    : config_(model.config()),
+      pairing_(pairing),
+      embedding_(Read(model.embedding())),
+      output_norm_(Read(model.output_norm())),
+      head_(Read(model.head())) {
+  for (uint32_t j = 0; j < config_.head_dim / 2; ++j) {
+    double theta = std::pow(config_.rope.base, -2.0 * j / config_.head_dim);
+    if (config_.rope.scaling == RopeScaling::kLinear) theta /= config_.rope.factor;
+    if (config_.rope.scaling == RopeScaling::kLlama3) theta /= config_.rope.divisors[j];
+    theta_.push_back(theta);
+  }
+  for (uint32_t l = 0; l < config_.layers; ++l) {
+    const LayerTensors& in = model.layer(l);
+    layers_.push_back({Read(in.attention_norm), Read(in.q), Read(in.k), Read(in.v), Read(in.q_bias),
+                       Read(in.k_bias), Read(in.v_bias), Read(in.q_norm), Read(in.k_norm), Read(in.output),
+                       Read(in.ffn_norm), Read(in.gate), Read(in.up), Read(in.down)});
+  }
+}
+
+std::vector<double> ReferenceTransformer::Multiply(const Matrix& matrix, const std::vector<double>& x,
+                                                   const Matrix* bias) const {
+  std::vector<double> out(matrix.rows, 0.0);
+  for (size_t r = 0; r < matrix.rows; ++r) {
+    for (size_t c = 0; c < matrix.cols; ++c) out[r] += double{matrix.values[r * matrix.cols + c]} * x[c];
+    if (bias != nullptr && !bias->values.empty()) out[r] += bias->values[r];
+  }
+  return out;
+}
+
+std::vector<double> ReferenceTransformer::Norm(const std::vector<double>& x, const Matrix& weight) const {
+  double squares = 0;
+  for (const double value : x) squares += value * value;
+  const double scale = 1.0 / std::sqrt(squares / x.size() + config_.rms_epsilon);
+  std::vector<double> out(x.size());
+  for (size_t i = 0; i < x.size(); ++i) out[i] = x[i] * scale * weight.values[i];
+  return out;
+}
+
+void ReferenceTransformer::NormHeads(std::vector<double>* x, const Matrix& weight) const {
+  if (weight.values.empty()) return;
+  for (size_t begin = 0; begin < x->size(); begin += config_.head_dim) {
+    const std::vector<double> head(x->begin() + begin, x->begin() + begin + config_.head_dim);
+    const std::vector<double> normed = Norm(head, weight);
+    std::copy(normed.begin(), normed.end(), x->begin() + begin);
+  }
+}
+
+std::vector<double> ReferenceTransformer::Rotate(const std::vector<double>& x, uint32_t position) const {
+  const size_t half = config_.head_dim / 2;
+  std::vector<double> out(x.size());
+  for (size_t head = 0; head < x.size(); head += config_.head_dim) {
+    for (size_t j = 0; j < half; ++j) {
+      const size_t a = head + (pairing_ == RopePairing::kNorm ? 2 * j : j);
+      const size_t b = head + (pairing_ == RopePairing::kNorm ? 2 * j + 1 : j + half);
+      const double c = std::cos(position * theta_[j]);
+      const double s = std::sin(position * theta_[j]);
+      out[a] = x[a] * c - x[b] * s;
+      out[b] = x[a] * s + x[b] * c;
+    }
+  }
+  return out;
+}
+
+std::vector<double> ReferenceTransformer::Attend(const std::vector<double>& q, uint32_t position,
+                                                 const std::vector<std::vector<double>>& rotated_k,
+                                                 const std::vector<std::vector<double>>& v) const {
+  const size_t dim = config_.head_dim;
+  std::vector<double> out(q.size(), 0.0);
+  for (uint32_t head = 0; head < config_.heads; ++head) {
+    const size_t kv = head / (config_.heads / config_.kv_heads) * dim;
+    std::vector<double> weights(position + 1, 0.0);
+    for (uint32_t row = 0; row <= position; ++row) {
+      for (size_t d = 0; d < dim; ++d) weights[row] += q[head * dim + d] * rotated_k[row][kv + d];
+      weights[row] /= std::sqrt(static_cast<double>(dim));
+    }
+    const double highest = *std::max_element(weights.begin(), weights.end());
+    double total = 0;
+    for (double& weight : weights) total += weight = std::exp(weight - highest);
+    for (uint32_t row = 0; row <= position; ++row) {
+      for (size_t d = 0; d < dim; ++d) out[head * dim + d] += weights[row] / total * v[row][kv + d];
+    }
+  }
+  return out;
+}
+
+ReferenceRun ReferenceTransformer::Prefill(std::span<const TokenId> tokens) const {
+  std::vector<uint32_t> rows(tokens.size());
+  std::iota(rows.begin(), rows.end(), 0u);
+  ReferenceKv empty;
+  const std::vector<std::vector<double>> nothing(tokens.size());
+  empty.k.assign(config_.layers, nothing);
+  empty.v.assign(config_.layers, nothing);
+  return Link(tokens, rows, empty);
+}
+
+ReferenceRun ReferenceTransformer::Link(std::span<const TokenId> tokens, std::span<const uint32_t> rows,
+                                        const ReferenceKv& stored) const {
+  ReferenceRun run;
+  run.kv = stored;
+  std::vector<std::vector<double>> hidden;
+  for (const uint32_t row : rows) {
+    const float* begin = &embedding_.values[tokens[row] * embedding_.cols];
+    hidden.emplace_back(begin, begin + embedding_.cols);
+  }
+  for (uint32_t l = 0; l < config_.layers; ++l) {
+    const LayerMatrices& layer = layers_[l];
+    std::vector<std::vector<double>> q(rows.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const std::vector<double> x = Norm(hidden[i], layer.attention_norm);
+      q[i] = Multiply(layer.q, x, &layer.q_bias);
+      NormHeads(&q[i], layer.q_norm);
+      run.kv.k[l][rows[i]] = Multiply(layer.k, x, &layer.k_bias);
+      NormHeads(&run.kv.k[l][rows[i]], layer.k_norm);
+      run.kv.v[l][rows[i]] = Multiply(layer.v, x, &layer.v_bias);
+    }
+    std::vector<std::vector<double>> rotated;
+    for (uint32_t row = 0; row < tokens.size(); ++row) rotated.push_back(Rotate(run.kv.k[l][row], row));
+    for (size_t i = 0; i < rows.size(); ++i) {
+      const auto mixed = Multiply(layer.output, Attend(Rotate(q[i], rows[i]), rows[i], rotated, run.kv.v[l]));
+      for (size_t d = 0; d < mixed.size(); ++d) hidden[i][d] += mixed[d];
+      const std::vector<double> x = Norm(hidden[i], layer.ffn_norm);
+      std::vector<double> gate = Multiply(layer.gate, x);
+      const std::vector<double> up = Multiply(layer.up, x);
+      for (size_t d = 0; d < gate.size(); ++d) gate[d] = gate[d] / (1.0 + std::exp(-gate[d])) * up[d];
+      const std::vector<double> down = Multiply(layer.down, gate);
+      for (size_t d = 0; d < down.size(); ++d) hidden[i][d] += down[d];
+    }
+  }
+  for (const auto& row : hidden) run.logits.push_back(Multiply(head_, Norm(row, output_norm_)));
+  return run;
+}
+
+}  // namespace epic::testing

@@ -1,0 +1,84 @@
+#include "services/engine/testing/tiny_engines.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/testing/paths.h"
+#include "kernels/matmul/matmul.h"
+
+namespace epic::testing {
+
+std::vector<TinyCase> TinyCases() {
+  std::vector<TinyCase> cases;
+  cases.push_back({"llama", {}});
+  TinyModelSpec llama3;
+  llama3.rope = {.scaling = RopeScaling::kLlama3, .factor = 8.0};
+  cases.push_back({"llama3", llama3});
+  TinyModelSpec linear;
+  linear.rope = {.scaling = RopeScaling::kLinear, .factor = 4.0};
+  cases.push_back({"linear", linear});
+  TinyModelSpec wide;
+  wide.head_dim = 32;
+  wide.layers = 3;
+  cases.push_back({"wide", wide});
+  TinyModelSpec mistral;
+  mistral.architecture = Architecture::kMistral;
+  mistral.tied = false;
+  cases.push_back({"mistral", mistral});
+  TinyModelSpec qwen2;
+  qwen2.architecture = Architecture::kQwen2;
+  qwen2.tied = false;
+  cases.push_back({"qwen2", qwen2});
+  TinyModelSpec qwen3;
+  qwen3.architecture = Architecture::kQwen3;
+  qwen3.head_dim = 32;
+  cases.push_back({"qwen3", qwen3});
+  return cases;
+}
+
+TinyCase TinyCaseOf(const std::string& name) {
+  for (TinyCase& tiny : TinyCases()) {
+    if (tiny.name == name) return tiny;
+  }
+  std::fprintf(stderr, "no tiny model '%s'\n", name.c_str());
+  EPIC_CHECK(false);
+}
+
+std::shared_ptr<const Model> LoadTiny(const TinyModelSpec& spec) {
+  const TempDir dir;
+  const std::string path = dir.path() + "/model.gguf";
+  TinyModel(spec).WriteGguf(path);
+  auto model = Model::Load(path);
+  if (!model.ok()) std::fprintf(stderr, "%s\n", model.status().ToString().c_str());
+  EPIC_CHECK(model.ok());
+  return *std::move(model);
+}
+
+EngineOptions TinyOptions(ComputeFormat format) {
+  EngineOptions options;
+  options.threads = 2;
+  options.compute = format;
+  options.kv_dtype = format == ComputeFormat::kF32 ? KvDtype::kF32 : KvDtype::kBf16;
+  options.panel_tokens = 48;
+  options.memory_bytes = 64ull << 20;
+  options.prefix_cache_bytes = 0;
+  return options;
+}
+
+std::unique_ptr<Engine> MakeEngine(std::shared_ptr<const Model> model, const EngineOptions& options) {
+  auto engine = Engine::Create(std::move(model), options, SystemClock::Get());
+  if (!engine.ok()) std::fprintf(stderr, "%s\n", engine.status().ToString().c_str());
+  EPIC_CHECK(engine.ok());
+  return *std::move(engine);
+}
+
+std::vector<ComputeFormat> NativeFormats() {
+  if (BestMatMulFormat() == DType::kBf16) return {ComputeFormat::kF32, ComputeFormat::kBf16};
+  return {ComputeFormat::kF32};
+}
+
+std::string NameOf(ComputeFormat format) { return format == ComputeFormat::kF32 ? "f32" : "bf16"; }
+
+}  // namespace epic::testing

@@ -1,0 +1,38 @@
+// The tiny random models and the arithmetic that oracles run on, and engines over them. Tests only.
+#ifndef EPIC_SERVICES_ENGINE_TESTING_TINY_ENGINES_H_
+#define EPIC_SERVICES_ENGINE_TESTING_TINY_ENGINES_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "services/engine/engine.h"
+#include "services/model/testing/tiny_model.h"
+
+namespace epic::testing {
+
+struct TinyCase {
+  std::string name;
+  TinyModelSpec spec;
+};
+
+// llama, llama with Llama-3 scaling, llama with linear scaling, llama with heads wider than hidden / heads,
+// mistral, qwen2 (biases, separate head), qwen3 (norms of q and k).
+std::vector<TinyCase> TinyCases();
+// One of TinyCases. Aborts when there is none of that name.
+TinyCase TinyCaseOf(const std::string& name);
+
+// Writes the GGUF file to a temporary folder and loads it. Aborts the test when that fails.
+std::shared_ptr<const Model> LoadTiny(const TinyModelSpec& spec);
+
+// Small panels, so that prompts of tests need several. f32 throughout, or bf16 throughout.
+EngineOptions TinyOptions(ComputeFormat format);
+std::unique_ptr<Engine> MakeEngine(std::shared_ptr<const Model> model, const EngineOptions& options);
+
+// The formats that this CPU computes in: f32, and bf16 where it is native.
+std::vector<ComputeFormat> NativeFormats();
+std::string NameOf(ComputeFormat format);
+
+}  // namespace epic::testing
+
+#endif  // EPIC_SERVICES_ENGINE_TESTING_TINY_ENGINES_H_

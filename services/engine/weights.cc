@@ -1,0 +1,125 @@
+#include "services/engine/weights.h"
+
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "common/status/status_macros.h"
+
+namespace epic {
+namespace {
+
+absl::Status ExpectShape(const Tensor& tensor, uint64_t rows, uint64_t cols) {
+  if (tensor.present() && tensor.rows == rows && tensor.cols == cols) return absl::OkStatus();
+  return absl::InvalidArgumentError("tensor '" + tensor.name + "' is [" + std::to_string(tensor.rows) + "][" +
+                                    std::to_string(tensor.cols) + "], the configuration asks for [" +
+                                    std::to_string(rows) + "][" + std::to_string(cols) + "]");
+}
+
+absl::StatusOr<std::vector<float>> ReadVector(const Tensor& tensor, uint64_t size) {
+  EPIC_RETURN_IF_ERROR(ExpectShape(tensor, 1, size));
+  std::vector<float> values(size);
+  DequantizeRow(tensor, 0, values);
+  return values;
+}
+
+// A tensor that one packed matrix takes rows of, and how many it must have.
+struct Part {
+  const Tensor* tensor;
+  uint64_t rows;
+};
+
+class Packer {
+ public:
+  Packer(const Model& model, DType format, ThreadPool* pool)
+      : model_(model), config_(model.config()), format_(format), pool_(pool) {}
+
+  absl::StatusOr<LayerWeights> Layer(uint32_t index) {
+    const LayerTensors& in = model_.layer(index);
+    const uint64_t q_rows = uint64_t{config_.heads} * config_.head_dim;
+    const uint64_t kv_rows = uint64_t{config_.kv_heads} * config_.head_dim;
+    const uint64_t hidden = config_.hidden;
+    LayerWeights out;
+    EPIC_ASSIGN_OR_RETURN(out.attention_norm, ReadVector(in.attention_norm, hidden));
+    EPIC_ASSIGN_OR_RETURN(out.ffn_norm, ReadVector(in.ffn_norm, hidden));
+    if (config_.qk_norm) {
+      EPIC_ASSIGN_OR_RETURN(out.q_norm, ReadVector(in.q_norm, config_.head_dim));
+      EPIC_ASSIGN_OR_RETURN(out.k_norm, ReadVector(in.k_norm, config_.head_dim));
+    }
+    if (config_.qkv_bias) {
+      for (const Part& part : {Part{&in.q_bias, q_rows}, {&in.k_bias, kv_rows}, {&in.v_bias, kv_rows}}) {
+        EPIC_ASSIGN_OR_RETURN(const std::vector<float> bias, ReadVector(*part.tensor, part.rows));
+        out.qkv_bias.insert(out.qkv_bias.end(), bias.begin(), bias.end());
+      }
+    }
+    const Part q{&in.q, q_rows};
+    const Part k{&in.k, kv_rows};
+    const Part v{&in.v, kv_rows};
+    if (index + 1 == config_.layers) {
+      EPIC_ASSIGN_OR_RETURN(out.q, Pack({q}, hidden));
+      EPIC_ASSIGN_OR_RETURN(out.kv, Pack({k, v}, hidden));
+    } else {
+      EPIC_ASSIGN_OR_RETURN(out.qkv, Pack({q, k, v}, hidden));
+    }
+    EPIC_ASSIGN_OR_RETURN(out.output, Pack({{&in.output, hidden}}, q_rows));
+    EPIC_ASSIGN_OR_RETURN(out.gate_up, Pack({{&in.gate, config_.ffn}, {&in.up, config_.ffn}}, hidden));
+    EPIC_ASSIGN_OR_RETURN(out.down, Pack({{&in.down, hidden}}, config_.ffn));
+    return out;
+  }
+
+  absl::StatusOr<std::unique_ptr<const PackedMatrix>> Head() {
+    return Pack({{&model_.head(), config_.vocab}}, config_.hidden);
+  }
+
+  uint64_t bytes() const { return bytes_; }
+
+ private:
+  absl::StatusOr<std::unique_ptr<const PackedMatrix>> Pack(std::initializer_list<Part> parts,
+                                                           uint64_t inputs) {
+    uint64_t outputs = 0;
+    for (const Part& part : parts) {
+      EPIC_RETURN_IF_ERROR(ExpectShape(*part.tensor, part.rows, inputs));
+      outputs += part.rows;
+    }
+    const std::span<const Part> list(parts.begin(), parts.size());
+    const RowReader reader = [list](size_t index, std::span<float> row) {
+      size_t part = 0;
+      while (index >= list[part].rows) index -= list[part++].rows;
+      DequantizeRow(*list[part].tensor, index, row);
+    };
+    EPIC_ASSIGN_OR_RETURN(std::unique_ptr<const PackedMatrix> matrix,
+                          PackMatrix(outputs, inputs, format_, reader, pool_));
+    bytes_ += matrix->bytes();
+    return matrix;
+  }
+
+  const Model& model_;
+  const ModelConfig& config_;
+  const DType format_;
+  ThreadPool* const pool_;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const Weights>> PackWeights(const Model& model, DType format, ThreadPool* pool,
+                                                           PackProgress* progress) {
+  const ModelConfig& config = model.config();
+  EPIC_RETURN_IF_ERROR(ExpectShape(model.embedding(), config.vocab, config.hidden));
+  Packer packer(model, format, pool);
+  auto weights = std::make_unique<Weights>();
+  const uint32_t total = config.layers + 1;
+  for (uint32_t layer = 0; layer < config.layers; ++layer) {
+    EPIC_ASSIGN_OR_RETURN(LayerWeights packed, packer.Layer(layer));
+    weights->layers.push_back(std::move(packed));
+    if (progress != nullptr) progress->OnProgress(layer + 1, total);
+  }
+  EPIC_ASSIGN_OR_RETURN(weights->output_norm, ReadVector(model.output_norm(), config.hidden));
+  EPIC_ASSIGN_OR_RETURN(weights->head, packer.Head());
+  if (progress != nullptr) progress->OnProgress(total, total);
+  weights->bytes = packer.bytes();
+  return std::unique_ptr<const Weights>(std::move(weights));
+}
+
+}  // namespace epic

@@ -1,0 +1,47 @@
+// A model's weights as the forward pass reads them: packed once, in f32 or bf16; immutable, shared by
+// threads.
+#ifndef EPIC_SERVICES_ENGINE_WEIGHTS_H_
+#define EPIC_SERVICES_ENGINE_WEIGHTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/api/thread_pool.h"
+#include "kernels/matmul/matmul.h"
+#include "services/engine/engine.h"
+#include "services/model/model.h"
+
+namespace epic {
+
+struct LayerWeights {
+  std::vector<float> attention_norm;  // [hidden]
+  std::vector<float> ffn_norm;        // [hidden]
+  std::vector<float> q_norm, k_norm;  // [head_dim], or empty
+  std::vector<float> qkv_bias;        // [(H + 2G) * D], or empty
+  // [(H + 2G) * D][hidden]. The last layer has q and kv in its place: few of its rows need a query.
+  std::unique_ptr<const PackedMatrix> qkv;
+  std::unique_ptr<const PackedMatrix> q;   // [H * D][hidden], last layer only
+  std::unique_ptr<const PackedMatrix> kv;  // [2G * D][hidden], last layer only
+  std::unique_ptr<const PackedMatrix> output;
+  std::unique_ptr<const PackedMatrix> gate_up;  // [2 * ffn][hidden], gate first
+  std::unique_ptr<const PackedMatrix> down;
+};
+
+struct Weights {
+  std::vector<LayerWeights> layers;
+  std::vector<float> output_norm;  // [hidden]
+  std::unique_ptr<const PackedMatrix> head;
+  uint64_t bytes = 0;
+};
+
+// Reads and packs every tensor. Progress may be null; it hears of each layer and, last, of the head.
+// Errors: InvalidArgument (a tensor whose shape disagrees with the configuration; the message names it), and
+// those of PackMatrix.
+absl::StatusOr<std::unique_ptr<const Weights>> PackWeights(const Model& model, DType format, ThreadPool* pool,
+                                                           PackProgress* progress);
+
+}  // namespace epic
+
+#endif  // EPIC_SERVICES_ENGINE_WEIGHTS_H_
