@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,7 +46,7 @@ struct LinkJob {
   uint32_t max_tokens = 0;  // per choice, >= 1
   std::vector<TokenId> stop_tokens;
   std::vector<std::string> stop;  // not empty strings
-  bool ignore_eos = false;
+  bool ignore_eos = false;        // false: the model's end tokens end a choice too
   OnMissing on_missing = OnMissing::kRecompile;
   int64_t received_steady_ns = 0;  // when the request reached the door; TTFT counts from it
 };
@@ -85,8 +86,9 @@ struct LinkTimings {
 class LinkEvents {
  public:
   virtual ~LinkEvents() = default;
-  // The engine took the request. Nothing was computed for the answer before it.
-  virtual void OnAdmitted() = 0;
+  // The engine took the request; no row of the prompt was computed before it. `planned_recomputed` is what
+  // usage will say; nullopt where only the run can tell.
+  virtual void OnAdmitted(std::optional<uint32_t> planned_recomputed) = 0;
   // False: the reader is gone; the call is cancelled.
   virtual bool OnDelta(LinkDelta delta) = 0;
   virtual void OnFinish(uint32_t choice, FinishReason reason) = 0;

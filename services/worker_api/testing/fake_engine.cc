@@ -1,5 +1,6 @@
 #include "services/worker_api/testing/fake_engine.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -145,7 +146,9 @@ bool FakeEngine::StepLink(Link& link) {
   bool all = true;
   for (uint32_t choice = 0; choice < link.request.choices; ++choice) {
     if (link.finished[choice]) continue;
-    if (link.position == answer.size()) {
+    const std::vector<TokenId>& stops = link.request.stop_tokens;
+    if (link.position == answer.size() ||
+        std::find(stops.begin(), stops.end(), answer[link.position]) != stops.end()) {
       link.finished[choice] = true;
       link.sink->OnFinish(choice, FinishReason::kStop);
       continue;

@@ -1,0 +1,43 @@
+// Usage of a linked prompt: what the engine counted, corrected for what was compiled for this very request.
+// Pure functions.
+#ifndef EPIC_SERVICES_LINK_WORKER_CORE_USAGE_H_
+#define EPIC_SERVICES_LINK_WORKER_CORE_USAGE_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "services/engine/engine.h"
+#include "services/worker_api/linker.h"
+
+namespace epic {
+
+// One piece of the prompt as accounting needs it.
+struct PieceAccount {
+  LinkPiece::Kind kind = LinkPiece::Kind::kText;
+  uint32_t tokens = 0;
+  uint32_t read_rows = 0;     // whose KV the link reads
+  bool computed_now = false;  // its object was compiled because of this request
+};
+
+struct PromptUsage {
+  uint32_t prompt = 0;
+  uint32_t cached = 0;
+  uint32_t recomputed = 0;
+  uint32_t fresh = 0;
+  bool operator==(const PromptUsage&) const = default;
+};
+
+// Rows that the link reads from each piece's object.
+std::vector<uint32_t> ReadRows(std::span<const PromptPiece> pieces, const LinkStrategy& strategy);
+
+// The engine's counts, where
+//  - rows read from an object that was compiled for this request were computed: recomputed for a context,
+//    fresh for the head;
+//  - rows of contexts that the engine was given as own text (`full`, `prefix`) and computed are recomputed.
+// ENSURES: cached + recomputed + fresh == prompt.
+PromptUsage AccountFor(const LinkStats& stats, std::span<const PieceAccount> pieces, bool objects_given);
+
+}  // namespace epic
+
+#endif  // EPIC_SERVICES_LINK_WORKER_CORE_USAGE_H_
