@@ -13,7 +13,7 @@ ThreadExecutor::ThreadExecutor(uint32_t threads, size_t max_queue) : max_queue_(
 }
 
 bool ThreadExecutor::TrySubmit(std::function<void()> task) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   if (stopping_ || queue_.size() >= max_queue_) return false;
   queue_.push_back(std::move(task));
   wake_.Signal();
@@ -22,7 +22,7 @@ bool ThreadExecutor::TrySubmit(std::function<void()> task) {
 
 void ThreadExecutor::Submit(std::function<void()> task) {
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (!stopping_) {
       queue_.push_back(std::move(task));
       wake_.Signal();
@@ -34,7 +34,7 @@ void ThreadExecutor::Submit(std::function<void()> task) {
 
 void ThreadExecutor::Stop() {
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (stopping_) return;
     stopping_ = true;
     wake_.SignalAll();
@@ -46,7 +46,7 @@ void ThreadExecutor::Run() {
   while (true) {
     std::function<void()> task;
     {
-      absl::MutexLock lock(&mu_);
+      MutexLock lock(&mu_);
       while (queue_.empty() && !stopping_) wake_.Wait(&mu_);
       if (queue_.empty()) return;
       task = std::move(queue_.front());

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 
 namespace epic {
 
@@ -44,8 +44,8 @@ class ThreadExecutor final : public Executor {
   void Run();
 
   const size_t max_queue_;
-  absl::Mutex mu_;
-  absl::CondVar wake_;
+  Mutex mu_;
+  CondVar wake_;
   std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::vector<std::thread> threads_;  // constructor and the one Stop that joins

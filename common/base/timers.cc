@@ -1,15 +1,13 @@
 #include "common/base/timers.h"
 
-#include <algorithm>
-
-#include "absl/time/time.h"
+#include <utility>
 
 namespace epic {
 
 TimerThread::TimerThread(const Clock* clock) : clock_(clock), thread_([this] { Run(); }) {}
 
 TimerId TimerThread::At(int64_t steady_ns, std::function<void()> callback) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   const TimerId id = next_id_++;
   if (stopping_) return id;
   due_.emplace(std::pair(steady_ns, id), std::move(callback));
@@ -20,7 +18,7 @@ TimerId TimerThread::At(int64_t steady_ns, std::function<void()> callback) {
 
 void TimerThread::Cancel(TimerId id) {
   std::function<void()> dropped;  // destroyed outside the lock
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   const auto found = ids_.find(id);
   if (found == ids_.end()) return;
   const auto entry = due_.find({found->second, id});
@@ -32,7 +30,7 @@ void TimerThread::Cancel(TimerId id) {
 void TimerThread::Stop() {
   std::map<std::pair<int64_t, TimerId>, std::function<void()>> dropped;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (stopping_) return;
     stopping_ = true;
     dropped.swap(due_);
@@ -46,7 +44,7 @@ void TimerThread::Run() {
   while (true) {
     std::function<void()> callback;
     {
-      absl::MutexLock lock(&mu_);
+      MutexLock lock(&mu_);
       while (!stopping_ && callback == nullptr) {
         if (due_.empty()) {
           wake_.Wait(&mu_);
@@ -55,7 +53,7 @@ void TimerThread::Run() {
         const auto first = due_.begin();
         const int64_t left_ns = first->first.first - clock_->SteadyNs();
         if (left_ns > 0) {
-          wake_.WaitWithTimeout(&mu_, absl::Nanoseconds(left_ns));
+          wake_.WaitForMs(&mu_, (left_ns + 999'999) / 1'000'000);
           continue;
         }
         callback = std::move(first->second);

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "common/base/clock.h"
+#include "common/base/mutex.h"
 
 namespace epic {
 
@@ -44,8 +44,8 @@ class TimerThread final : public Timers {
   void Run();
 
   const Clock* const clock_;
-  absl::Mutex mu_;
-  absl::CondVar wake_;
+  Mutex mu_;
+  CondVar wake_;
   // By (time, id); ids_ finds the time of an id.
   std::map<std::pair<int64_t, TimerId>, std::function<void()>> due_ ABSL_GUARDED_BY(mu_);
   std::map<TimerId, int64_t> ids_ ABSL_GUARDED_BY(mu_);

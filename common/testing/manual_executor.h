@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "common/base/executor.h"
+#include "common/base/mutex.h"
 
 namespace epic::testing {
 
@@ -19,20 +19,20 @@ class ManualExecutor final : public Executor {
   explicit ManualExecutor(size_t max_queue = std::numeric_limits<size_t>::max()) : max_queue_(max_queue) {}
 
   bool TrySubmit(std::function<void()> task) override {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (queue_.size() >= max_queue_) return false;
     queue_.push_back(std::move(task));
     return true;
   }
   void Submit(std::function<void()> task) override {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     queue_.push_back(std::move(task));
   }
   // Runs the oldest task. False when there was none.
   bool RunOne() {
     std::function<void()> task;
     {
-      absl::MutexLock lock(&mu_);
+      MutexLock lock(&mu_);
       if (queue_.empty()) return false;
       task = std::move(queue_.front());
       queue_.pop_front();
@@ -48,7 +48,7 @@ class ManualExecutor final : public Executor {
 
  private:
   const size_t max_queue_;
-  absl::Mutex mu_;
+  Mutex mu_;
   std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mu_);
 };
 

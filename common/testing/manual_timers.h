@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "common/base/timers.h"
 
 namespace epic::testing {
@@ -19,13 +19,13 @@ class ManualTimers final : public Timers {
   explicit ManualTimers(ManualClock* clock) : clock_(clock) {}
 
   TimerId At(int64_t steady_ns, std::function<void()> callback) override {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     const TimerId id = next_id_++;
     due_.emplace(std::pair(steady_ns, id), std::move(callback));
     return id;
   }
   void Cancel(TimerId id) override {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     for (auto it = due_.begin(); it != due_.end(); ++it) {
       if (it->first.second != id) continue;
       due_.erase(it);
@@ -33,7 +33,7 @@ class ManualTimers final : public Timers {
     }
   }
   size_t pending() const {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     return due_.size();
   }
   // Moves the clock to each due time in turn and fires; the clock ends `ms` later than it was.
@@ -42,7 +42,7 @@ class ManualTimers final : public Timers {
     while (true) {
       std::function<void()> callback;
       {
-        absl::MutexLock lock(&mu_);
+        MutexLock lock(&mu_);
         if (due_.empty() || due_.begin()->first.first > end_ns) break;
         const int64_t left_ns = due_.begin()->first.first - clock_->SteadyNs();
         if (left_ns > 0) clock_->AdvanceMs((left_ns + 999'999) / 1'000'000);
@@ -56,7 +56,7 @@ class ManualTimers final : public Timers {
 
  private:
   ManualClock* const clock_;
-  mutable absl::Mutex mu_;
+  mutable Mutex mu_;
   std::map<std::pair<int64_t, TimerId>, std::function<void()>> due_ ABSL_GUARDED_BY(mu_);
   TimerId next_id_ ABSL_GUARDED_BY(mu_) = 1;
 };

@@ -83,7 +83,7 @@ CompileService::~CompileService() { Stop(); }
 absl::StatusOr<CompileTicket> CompileService::Ensure(CompileJob job, Done done) {
   EPIC_CHECK(!job.tokens.empty() && !job.key.id.empty());
   FlightKey key(job.tenant, job.key);
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   if (stopped_) return Error(ErrorCode::kDraining, "the server is stopping: send the request elsewhere");
   auto found = flights_.find(key);
   const bool joins = found != flights_.end();
@@ -117,7 +117,7 @@ absl::StatusOr<CompileTicket> CompileService::Ensure(CompileJob job, Done done) 
 void CompileService::Abandon(CompileTicket ticket) {
   Done done;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     const auto found = tickets_.find(ticket);
     if (found == tickets_.end()) return;
     const std::shared_ptr<Flight> flight = found->second;
@@ -132,7 +132,7 @@ void CompileService::Abandon(CompileTicket ticket) {
 
 bool CompileService::Detach(CompileTicket ticket) {
   Done dropped;  // destroyed outside the lock
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   const auto found = tickets_.find(ticket);
   if (found == tickets_.end()) return false;
   const std::shared_ptr<Flight> flight = found->second;
@@ -147,7 +147,7 @@ bool CompileService::Detach(CompileTicket ticket) {
 void CompileService::Forget(std::string_view tenant, const CacheId& id) {
   std::vector<Done> waiters;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     std::vector<std::shared_ptr<Flight>> affected;
     for (const auto& [key, flight] : flights_) {
       if (key.first == tenant && key.second.id == id) affected.push_back(flight);
@@ -166,7 +166,7 @@ void CompileService::Forget(std::string_view tenant, const CacheId& id) {
 }
 
 CompileStats CompileService::stats() const {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   CompileStats stats = totals_;
   stats.running = running_;
   stats.queued = static_cast<uint32_t>(queue_.size());
@@ -177,7 +177,7 @@ CompileStats CompileService::stats() const {
 void CompileService::Stop() {
   std::vector<Done> waiters;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (stopped_) return;
     stopped_ = true;
     for (const std::shared_ptr<Flight>& flight : queue_) flights_.erase(flight->key);
@@ -238,7 +238,7 @@ absl::Status CompileService::StartEngine(const std::shared_ptr<Flight>& flight) 
   request.prefix_tokens = flight->job.prefix_tokens;
   request.tokens = flight->job.tokens;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     request.cancel = flight->cancel.token();
   }
   if (request.cancel.cancelled()) return absl::CancelledError("nobody waits for the compile");
@@ -261,7 +261,7 @@ absl::StatusOr<std::shared_ptr<const KvObject>> CompileService::Publish(const st
 void CompileService::WriteState(const Flight& flight, const absl::Status& status) {
   bool sets_state = false;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     sets_state = flight.sets_state;
   }
   const CompileJob& job = flight.job;
@@ -282,7 +282,7 @@ void CompileService::Complete(const std::shared_ptr<Flight>& flight,
   std::map<CompileTicket, Done> waiters;
   CompileTicket starter = 0;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     const bool cancelled = !result.ok() && flight->cancel.token().cancelled();
     if (cancelled && flight->wanted() && !stopped_) {
       // Somebody joined after the last waiter had left: the work is wanted again.

@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "common/base/cancel.h"
 #include "common/base/clock.h"
 #include "common/base/executor.h"
+#include "common/base/mutex.h"
 #include "common/storage/kv_store.h"
 #include "services/engine/engine.h"
 #include "services/worker_api/compiler.h"
@@ -89,7 +89,7 @@ class CompileService final : public Compiler {
   Executor* const executor_;
   const Clock* const clock_;
 
-  mutable absl::Mutex mu_;
+  mutable Mutex mu_;
   std::map<FlightKey, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<Flight>> queue_ ABSL_GUARDED_BY(mu_);
   std::map<CompileTicket, std::shared_ptr<Flight>> tickets_ ABSL_GUARDED_BY(mu_);

@@ -10,7 +10,7 @@ absl::StatusOr<CacheId> HeadCache::Use(const std::string& tenant, const std::vec
   const CacheId id = CacheId::Of(tenant, model_identity_, tokens);
   const Key key(tenant, id);
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (const auto found = places_.find(key); found != places_.end()) {
       by_use_.splice(by_use_.begin(), by_use_, found->second);
       return id;
@@ -29,7 +29,7 @@ absl::StatusOr<CacheId> HeadCache::Use(const std::string& tenant, const std::vec
   EPIC_RETURN_IF_ERROR(store_->CreateContext(context).status());
   std::optional<Key> oldest;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (places_.contains(key)) return id;
     by_use_.push_front(key);
     places_.emplace(key, by_use_.begin());
@@ -48,7 +48,7 @@ absl::StatusOr<CacheId> HeadCache::Use(const std::string& tenant, const std::vec
 }
 
 void HeadCache::Forget(const std::string& tenant, const CacheId& id) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   const auto found = places_.find(Key(tenant, id));
   if (found == places_.end()) return;
   by_use_.erase(found->second);
@@ -56,7 +56,7 @@ void HeadCache::Forget(const std::string& tenant, const CacheId& id) {
 }
 
 size_t HeadCache::size() const {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   return places_.size();
 }
 

@@ -16,8 +16,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "common/base/digest.h"
+#include "common/base/mutex.h"
 #include "common/storage/kv_store.h"
 
 namespace epic {
@@ -48,7 +48,7 @@ class HeadCache {
   const std::string model_;
   KvStore* const store_;
 
-  mutable absl::Mutex mu_;
+  mutable Mutex mu_;
   std::list<Key> by_use_ ABSL_GUARDED_BY(mu_);  // most recent first
   std::map<Key, std::list<Key>::iterator> places_ ABSL_GUARDED_BY(mu_);
 };

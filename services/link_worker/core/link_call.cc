@@ -42,7 +42,7 @@ void LinkCallImpl::Start() {
   const StrategyKind kind = job_.strategy.kind;
   reads_objects_ = has_context && kind != StrategyKind::kFull && kind != StrategyKind::kPrefix;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     pieces_.resize(job_.pieces.size());
   }
   if (reads_objects_) {
@@ -65,7 +65,7 @@ absl::Status LinkCallImpl::LeaseAll() {
     }
     const auto [found, is_first] = first_of.emplace(key, i);
     {
-      absl::MutexLock lock(&mu_);
+      MutexLock lock(&mu_);
       pieces_[i].key = key;
       if (!is_first) pieces_[i].same = found->second;
     }
@@ -79,7 +79,7 @@ absl::Status LinkCallImpl::LeaseAll() {
 absl::StatusOr<bool> LinkCallImpl::Lease(size_t index) {
   ObjectKey key;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (phase_ != Phase::kFetch) return absl::CancelledError("the request was cancelled");
     key = pieces_[index].key;
   }
@@ -90,7 +90,7 @@ absl::StatusOr<bool> LinkCallImpl::Lease(size_t index) {
   shared_->store->Touch(job_.tenant, key.id);
   if (result.object == nullptr) return false;
   ++shared_->objects_found;
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   if (phase_ == Phase::kFetch) pieces_[index].object = std::move(result.object);
   return true;
 }
@@ -109,7 +109,7 @@ absl::Status LinkCallImpl::CompileMissing(size_t index) {
     }
   }
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (phase_ != Phase::kFetch) return absl::CancelledError("the request was cancelled");
     ++waiting_;
     job.key = pieces_[index].key;
@@ -128,7 +128,7 @@ absl::Status LinkCallImpl::CompileMissing(size_t index) {
     return absl::OkStatus();
   }
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (phase_ == Phase::kFetch) {
       tickets_.insert(*ticket);
       return absl::OkStatus();
@@ -143,7 +143,7 @@ void LinkCallImpl::OnCompiled(size_t index, absl::StatusOr<CompileOutcome> outco
   if (!outcome.ok() && is_context) return End(outcome.status());
   CacheId lost_head;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (phase_ != Phase::kFetch) return;
     if (outcome.ok()) {
       pieces_[index].object = std::move(outcome->object);
@@ -158,7 +158,7 @@ void LinkCallImpl::OnCompiled(size_t index, absl::StatusOr<CompileOutcome> outco
 
 void LinkCallImpl::PieceDone() {
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (phase_ != Phase::kFetch || --waiting_ > 0) return;
   }
   Submit();
@@ -166,7 +166,7 @@ void LinkCallImpl::PieceDone() {
 
 void LinkCallImpl::Submit() {
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (phase_ != Phase::kFetch) return;
     phase_ = Phase::kEngine;
     tickets_.clear();
@@ -195,7 +195,7 @@ LinkRequest LinkCallImpl::MakeRequest() {
   request.cancel = cancel_.token();
   std::vector<PieceState> states;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     states.swap(pieces_);  // the leases go with the request
   }
   for (size_t i = 0; i < job_.pieces.size(); ++i) {
@@ -228,7 +228,7 @@ LinkRequest LinkCallImpl::MakeRequest() {
 }
 
 void LinkCallImpl::Admit() {
-  absl::MutexLock lock(&admit_mu_);
+  MutexLock lock(&admit_mu_);
   if (std::exchange(admitted_, true)) return;
   events_->OnAdmitted(planned_recomputed_);
 }
@@ -307,7 +307,7 @@ void LinkCallImpl::OnEngineDone(const absl::Status& status) {
 void LinkCallImpl::Cancel() {
   cancel_.Cancel();
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (phase_ != Phase::kFetch) return;  // over, or the engine ends it within a step
   }
   End(absl::CancelledError("the request was cancelled"));
@@ -317,7 +317,7 @@ void LinkCallImpl::End(const absl::Status& status) {
   std::set<CompileTicket> tickets;
   std::vector<PieceState> leases;  // freed before the report
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (phase_ == Phase::kOver) return;
     phase_ = Phase::kOver;
     tickets.swap(tickets_);

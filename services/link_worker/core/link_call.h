@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "common/base/cancel.h"
+#include "common/base/mutex.h"
 #include "services/link_worker/core/link_service.h"
 #include "services/link_worker/core/text_stream.h"
 #include "services/link_worker/core/usage.h"
@@ -70,10 +70,10 @@ class LinkCallImpl final : public LinkCall, public std::enable_shared_from_this<
   CancelSource cancel_;           // synchronises itself
 
   // Held while OnAdmitted is delivered, so that the engine's first call waits for it.
-  absl::Mutex admit_mu_;
+  Mutex admit_mu_;
   bool admitted_ ABSL_GUARDED_BY(admit_mu_) = false;
 
-  absl::Mutex mu_;
+  Mutex mu_;
   Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kFetch;
   uint32_t waiting_ ABSL_GUARDED_BY(mu_) = 1;  // compiles under way, and one for Start itself
   std::set<CompileTicket> tickets_ ABSL_GUARDED_BY(mu_);

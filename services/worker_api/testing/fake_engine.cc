@@ -30,7 +30,7 @@ KvLayout FakeEngine::LayoutOf(uint32_t tokens, uint32_t first_position) const {
 }
 
 absl::Status FakeEngine::SubmitLink(LinkRequest request, std::shared_ptr<LinkSink> sink) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   if (stopped_) return Error(ErrorCode::kDraining, "stopping");
   if (!submit_status_.ok()) return submit_status_;
   if (links_.size() + compiles_.size() >= options_.max_queue) {
@@ -56,7 +56,7 @@ absl::Status FakeEngine::SubmitLink(LinkRequest request, std::shared_ptr<LinkSin
 }
 
 absl::Status FakeEngine::SubmitCompile(CompileRequest request, std::shared_ptr<CompileSink> sink) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   if (stopped_) return Error(ErrorCode::kDraining, "stopping");
   if (!submit_status_.ok()) return submit_status_;
   if (links_.size() + compiles_.size() >= options_.max_queue) {
@@ -72,7 +72,7 @@ absl::Status FakeEngine::SubmitScore(ScoreRequest, std::shared_ptr<ScoreSink>) {
 }
 
 EngineGauges FakeEngine::Gauges() const {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   EngineGauges gauges;
   gauges.running = static_cast<uint32_t>(links_.size() + compiles_.size());
   for (const Link& link : links_) {
@@ -87,7 +87,7 @@ void FakeEngine::Stop() {
   std::list<Link> links;
   std::list<Compile> compiles;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     stopped_ = true;
     links.swap(links_);
     compiles.swap(compiles_);
@@ -102,7 +102,7 @@ bool FakeEngine::Step() {
   std::list<Link> links;
   std::list<Compile> compiles;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     links.swap(links_);
     compiles.swap(compiles_);
     ++steps_;
@@ -110,7 +110,7 @@ bool FakeEngine::Step() {
   const bool worked = !links.empty() || !compiles.empty();
   links.remove_if([this](Link& link) { return StepLink(link); });
   compiles.remove_if([this](Compile& compile) { return StepCompile(compile); });
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   links_.splice(links_.begin(), links);
   compiles_.splice(compiles_.begin(), compiles);
   return worked;
@@ -120,7 +120,7 @@ bool FakeEngine::StepLink(Link& link) {
   absl::Status end;
   std::vector<TokenId> answer;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     end = link_status_;
     answer = answer_;
   }
@@ -178,7 +178,7 @@ bool FakeEngine::StepLink(Link& link) {
 bool FakeEngine::StepCompile(Compile& compile) {
   absl::Status end;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     end = compile_status_;
   }
   if (compile.request.cancel.cancelled()) end = absl::CancelledError("cancelled");
@@ -194,7 +194,7 @@ bool FakeEngine::StepCompile(Compile& compile) {
     if (end.ok() && ++compile.layer < layout.layers) return false;
   }
   if (end.ok()) {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     ++compiles_finished_;
   }
   compile.sink->OnDone(end);
@@ -202,35 +202,35 @@ bool FakeEngine::StepCompile(Compile& compile) {
 }
 
 void FakeEngine::set_answer(std::vector<TokenId> answer) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   answer_ = std::move(answer);
 }
 void FakeEngine::set_link_status(absl::Status status) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   link_status_ = std::move(status);
 }
 void FakeEngine::set_compile_status(absl::Status status) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   compile_status_ = std::move(status);
 }
 void FakeEngine::set_submit_status(absl::Status status) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   submit_status_ = std::move(status);
 }
 uint64_t FakeEngine::compiles_started() const {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   return compiles_started_;
 }
 uint64_t FakeEngine::compiles_finished() const {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   return compiles_finished_;
 }
 uint64_t FakeEngine::links_started() const {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   return seen_.size();
 }
 std::vector<LinkRequest> FakeEngine::links() const {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   return seen_;
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 #include "services/engine/engine.h"
 
 namespace epic::testing {
@@ -72,7 +72,7 @@ class FakeEngine final : public Engine {
 
   ModelConfig config_;
   const Options options_;
-  mutable absl::Mutex mu_;
+  mutable Mutex mu_;
   std::list<Link> links_ ABSL_GUARDED_BY(mu_);  // elements are touched by Step only
   std::list<Compile> compiles_ ABSL_GUARDED_BY(mu_);
   std::vector<TokenId> answer_ ABSL_GUARDED_BY(mu_);

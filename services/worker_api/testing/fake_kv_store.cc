@@ -14,7 +14,7 @@ class FakeKvStore::Writer final : public ObjectWriter {
   Writer(FakeKvStore* store, FullKey key, const KvLayout& layout)
       : store_(store), key_(std::move(key)), object_(std::make_shared<PlainObject>(layout)) {}
   ~Writer() override {
-    absl::MutexLock lock(&store_->mu_);
+    MutexLock lock(&store_->mu_);
     if (!committed_) --store_->reservations_;
   }
   absl::Status WriteLayer(uint32_t layer, ByteSpan slab) override {
@@ -25,7 +25,7 @@ class FakeKvStore::Writer final : public ObjectWriter {
     return absl::OkStatus();
   }
   absl::StatusOr<std::shared_ptr<const KvObject>> Commit() override {
-    absl::MutexLock lock(&store_->mu_);
+    MutexLock lock(&store_->mu_);
     if (written_.size() != object_->layout().layers)
       return absl::FailedPreconditionError("a layer is missing");
     if (!store_->entries_.contains({key_.first, key_.second.id})) {
@@ -79,7 +79,7 @@ bool FakeKvStore::NameTaken(const NewContext& context, const CacheId& own) {
 }
 
 absl::StatusOr<CreateResult> FakeKvStore::CreateContext(const NewContext& context) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   const CacheId id = CacheId::Of(context.tenant, context.model_identity, context.tokens);
   if (NameTaken(context, id)) return Error(ErrorCode::kNameInUse, "the name is taken", "name");
   const int64_t now_ms = clock_->UnixMs();
@@ -120,7 +120,7 @@ absl::StatusOr<CreateResult> FakeKvStore::CreateContext(const NewContext& contex
 }
 
 absl::StatusOr<ContextRecord> FakeKvStore::GetContext(std::string_view tenant, const CacheId& id) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   const auto entry = Find(tenant, id);
   if (!entry.ok()) return entry.status();
   return Filled(**entry);
@@ -128,7 +128,7 @@ absl::StatusOr<ContextRecord> FakeKvStore::GetContext(std::string_view tenant, c
 
 absl::StatusOr<ContextRecord> FakeKvStore::FindByName(std::string_view tenant, const Digest& model_identity,
                                                       std::string_view name) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   for (const auto& [key, entry] : entries_) {
     const ContextRecord& record = entry.record;
     if (record.tenant != tenant || record.model_identity != model_identity || record.name != name) continue;
@@ -141,14 +141,14 @@ absl::StatusOr<ContextRecord> FakeKvStore::FindByName(std::string_view tenant, c
 }
 
 absl::StatusOr<std::vector<TokenId>> FakeKvStore::GetTokens(std::string_view tenant, const CacheId& id) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   const auto entry = Find(tenant, id);
   if (!entry.ok()) return entry.status();
   return (*entry)->tokens;
 }
 
 absl::StatusOr<ContextPage> FakeKvStore::ListContexts(std::string_view tenant, const ContextQuery& query) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   std::vector<ContextRecord> all;
   for (const auto& [key, entry] : entries_) {
     const ContextRecord& r = entry.record;
@@ -177,7 +177,7 @@ absl::StatusOr<ContextPage> FakeKvStore::ListContexts(std::string_view tenant, c
 
 absl::StatusOr<ContextRecord> FakeKvStore::UpdateContext(std::string_view tenant, const CacheId& id,
                                                          const ContextPatch& patch) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   const auto found = Find(tenant, id);
   if (!found.ok()) return found.status();
   ContextRecord& record = (*found)->record;
@@ -213,7 +213,7 @@ void FakeKvStore::Erase(const Key& key) {
 }
 
 absl::StatusOr<bool> FakeKvStore::DeleteContext(std::string_view tenant, const CacheId& id) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   const Key key(tenant, id);
   if (!entries_.contains(key)) return false;
   Erase(key);
@@ -223,7 +223,7 @@ absl::StatusOr<bool> FakeKvStore::DeleteContext(std::string_view tenant, const C
 
 absl::Status FakeKvStore::SetState(std::string_view tenant, const CacheId& id, ContextState state,
                                    int64_t compile_ms, std::string_view error) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   const auto entry = Find(tenant, id);
   if (!entry.ok()) return entry.status();
   (*entry)->record.state = state;
@@ -233,7 +233,7 @@ absl::Status FakeKvStore::SetState(std::string_view tenant, const CacheId& id, C
 }
 
 void FakeKvStore::Touch(std::string_view tenant, const CacheId& id) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   const auto entry = Find(tenant, id);
   if (!entry.ok()) return;
   ++(*entry)->record.hits;
@@ -243,7 +243,7 @@ void FakeKvStore::Touch(std::string_view tenant, const CacheId& id) {
 absl::StatusOr<std::unique_ptr<ObjectWriter>> FakeKvStore::Reserve(std::string_view tenant,
                                                                    const ObjectKey& key,
                                                                    const KvLayout& layout) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   if (!reserve_status_.ok()) return reserve_status_;
   const auto entry = Find(tenant, key.id);
   if (!entry.ok()) return entry.status();
@@ -253,7 +253,7 @@ absl::StatusOr<std::unique_ptr<ObjectWriter>> FakeKvStore::Reserve(std::string_v
 
 absl::StatusOr<AcquireResult> FakeKvStore::Acquire(std::string_view tenant, const ObjectKey& key,
                                                    const KvLayout& layout) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   const auto found = objects_.find(FullKey(tenant, key));
   if (found == objects_.end()) return AcquireResult{nullptr, MissCause::kNeverStored};
   if (found->second->layout() != layout) return AcquireResult{nullptr, MissCause::kLayoutMismatch};
@@ -261,13 +261,13 @@ absl::StatusOr<AcquireResult> FakeKvStore::Acquire(std::string_view tenant, cons
 }
 
 absl::Status FakeKvStore::DropObject(std::string_view tenant, const ObjectKey& key) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   objects_.erase(FullKey(tenant, key));
   return absl::OkStatus();
 }
 
 StoreUsage FakeKvStore::Usage() {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   StoreUsage usage;
   usage.contexts = entries_.size();
   usage.objects_in_memory = objects_.size();
@@ -277,17 +277,17 @@ StoreUsage FakeKvStore::Usage() {
 }
 
 void FakeKvStore::DropAllObjects() {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   objects_.clear();
 }
 
 void FakeKvStore::set_reserve_status(absl::Status status) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   reserve_status_ = std::move(status);
 }
 
 size_t FakeKvStore::hidden_contexts() {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   return std::count_if(entries_.begin(), entries_.end(),
                        [](const auto& e) { return e.second.record.hidden; });
 }

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "common/storage/kv_store.h"
 
 namespace epic::testing {
@@ -59,7 +59,7 @@ class FakeKvStore final : public KvStore {
   void Erase(const Key& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Clock* const clock_;
-  absl::Mutex mu_;
+  Mutex mu_;
   std::map<Key, Entry> entries_ ABSL_GUARDED_BY(mu_);
   std::map<Key, bool> deleted_ ABSL_GUARDED_BY(mu_);
   std::map<FullKey, std::shared_ptr<const KvObject>> objects_ ABSL_GUARDED_BY(mu_);
