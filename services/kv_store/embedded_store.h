@@ -1,0 +1,31 @@
+// The store of `epic serve`: records and objects in host memory and in RocksDB under one directory. The way
+// in for services/node; what it does is told in core/store_core.h.
+#ifndef EPIC_SERVICES_KV_STORE_EMBEDDED_STORE_H_
+#define EPIC_SERVICES_KV_STORE_EMBEDDED_STORE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/storage/kv_store.h"
+#include "services/kv_store/core/store_core.h"
+
+namespace epic::kv_store {
+
+struct EmbeddedStoreOptions {
+  std::string dir;     // made if it does not exist; belongs to one process at a time
+  StoreOptions store;  // memory, disk, clock
+};
+
+class EmbeddedStore {
+ public:
+  // Opens the directory and reads its records. The store's destructor writes what is still queued.
+  // Errors: FailedPrecondition when another process has the directory, PermissionDenied when it cannot be
+  // made or written, DataLoss or Unimplemented when its contents are damaged or of a newer EPIC; all say what
+  // to do.
+  static absl::StatusOr<std::unique_ptr<KvStore>> Open(const EmbeddedStoreOptions& options);
+};
+
+}  // namespace epic::kv_store
+
+#endif  // EPIC_SERVICES_KV_STORE_EMBEDDED_STORE_H_

@@ -1,0 +1,194 @@
+// The store on a real directory: restart, lock, damage, deletion.
+#include "services/kv_store/embedded_store.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "common/status/error.h"
+#include "common/testing/paths.h"
+#include "common/testing/status_matchers.h"
+#include "services/kv_store/testing/store_fixtures.h"
+
+namespace epic::kv_store {
+namespace {
+
+namespace fs = std::filesystem;
+using epic::testing::StatusIs;
+using ::testing::HasSubstr;
+
+constexpr std::string_view kTenant = "default";
+
+class EmbeddedStoreTest : public ::testing::Test {
+ protected:
+  EmbeddedStoreOptions Options() const {
+    return {.dir = dir_.path() + "/data",
+            .store = {.memory_bytes = 8 << 20, .disk_bytes_max = 64 << 20, .clock = &clock_, .writer = {}}};
+  }
+  std::unique_ptr<KvStore> Open() const {
+    auto store = EmbeddedStore::Open(Options());
+    EXPECT_OK(store);
+    return store.ok() ? *std::move(store) : nullptr;
+  }
+
+  ManualClock clock_;
+  epic::testing::TempDir dir_;
+};
+
+TEST_F(EmbeddedStoreTest, RecordsTokensAndObjectsSurviveARestart) {
+  const KvLayout layout = LayoutOf(100, 4, 2, 64);  // slabs of 51,200 bytes: blob files
+  NewContext context = ContextOf(1, 100);
+  context.name = "one";
+  context.tags = {"b", "a", "b"};
+  context.ttl_seconds = 3600;
+  CacheId id;
+  {
+    const auto store = Open();
+    ASSERT_OK_AND_ASSIGN(const CreateResult created, store->CreateContext(context));
+    id = created.record.id;
+    ASSERT_OK(PutObject(store.get(), kTenant, {id, {}}, layout, 7));
+    ASSERT_OK(store->SetState(kTenant, id, ContextState::kReady, 12, ""));
+  }
+  const auto store = Open();
+  ASSERT_OK_AND_ASSIGN(const ContextRecord record, store->GetContext(kTenant, id));
+  EXPECT_EQ(record.name, "one");
+  EXPECT_EQ(record.tags, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(record.state, ContextState::kReady);
+  EXPECT_EQ(record.compile_ms, 12);
+  EXPECT_EQ(record.expires_at_ms, clock_.UnixMs() + 3'600'000);
+  ASSERT_OK_AND_ASSIGN(const auto tokens, store->GetTokens(kTenant, id));
+  EXPECT_EQ(tokens, context.tokens);
+  ASSERT_OK_AND_ASSIGN(const AcquireResult hit, store->Acquire(kTenant, {id, {}}, layout));
+  ASSERT_NE(hit.object, nullptr) << static_cast<int>(hit.cause);
+  EXPECT_TRUE(Holds(*hit.object, 7));
+  ASSERT_OK_AND_ASSIGN(const CreateResult again, store->CreateContext(context));
+  EXPECT_FALSE(again.created);
+}
+
+TEST_F(EmbeddedStoreTest, SmallObjectsAndSlabsOverOnePieceSurviveToo) {
+  const KvLayout tiny = LayoutOf(1, 3, 1, 8);
+  const KvLayout large = {.layers = 1, .kv_heads = 8, .head_dim = 4096, .tokens = 600};  // 75 MiB in one slab
+  const CacheId tiny_id = CacheId::Of(kTenant, {}, TokensOf(1, 1));
+  const CacheId large_id = CacheId::Of(kTenant, {}, TokensOf(2, 600));
+  EmbeddedStoreOptions options = Options();
+  options.store.memory_bytes = 96 << 20;
+  options.store.disk_bytes_max = 512 << 20;
+  {
+    ASSERT_OK_AND_ASSIGN(const auto store, EmbeddedStore::Open(options));
+    ASSERT_OK(store->CreateContext(ContextOf(1, 1)));
+    ASSERT_OK(store->CreateContext(ContextOf(2, 600)));
+    ASSERT_OK(PutObject(store.get(), kTenant, {tiny_id, {}}, tiny, 1));
+    ASSERT_OK(PutObject(store.get(), kTenant, {large_id, {}}, large, 2));
+  }
+  ASSERT_OK_AND_ASSIGN(const auto store, EmbeddedStore::Open(options));
+  ASSERT_OK_AND_ASSIGN(const AcquireResult small_hit, store->Acquire(kTenant, {tiny_id, {}}, tiny));
+  ASSERT_NE(small_hit.object, nullptr);
+  EXPECT_TRUE(Holds(*small_hit.object, 1));
+  ASSERT_OK_AND_ASSIGN(const AcquireResult large_hit, store->Acquire(kTenant, {large_id, {}}, large));
+  ASSERT_NE(large_hit.object, nullptr);
+  EXPECT_TRUE(Holds(*large_hit.object, 2));
+}
+
+TEST_F(EmbeddedStoreTest, DeletionSurvivesARestartAndFreesTheDisk) {
+  const KvLayout layout = LayoutOf(100, 8, 2, 64);
+  std::vector<CacheId> ids;
+  {
+    const auto store = Open();
+    for (uint64_t seed = 0; seed < 8; ++seed) {
+      ASSERT_OK_AND_ASSIGN(const CreateResult created, store->CreateContext(ContextOf(seed, 100)));
+      ids.push_back(created.record.id);
+      ASSERT_OK(PutObject(store.get(), kTenant, {ids.back(), {}}, layout, seed));
+    }
+  }
+  ASSERT_OK_AND_ASSIGN(const auto store, EmbeddedStore::Open(Options()));
+  const uint64_t before = store->Usage().disk_bytes;
+  EXPECT_GE(before, 8 * layout.TotalBytes());
+  for (const CacheId& id : ids) ASSERT_OK(store->DeleteContext(kTenant, id));
+  clock_.AdvanceMs(int64_t{7} * 3600 * 1000);
+  static_cast<StoreCore*>(store.get())->Housekeep();
+  EXPECT_LT(store->Usage().disk_bytes, before / 8);
+  EXPECT_EQ(CodeOf(store->GetContext(kTenant, ids[0]).status()), ErrorCode::kContextDeleted);
+}
+
+TEST_F(EmbeddedStoreTest, ASecondStoreOnTheDirectoryIsRefused) {
+  const auto store = Open();
+  EXPECT_THAT(EmbeddedStore::Open(Options()),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another process")));
+}
+
+TEST_F(EmbeddedStoreTest, ADirectoryThatCannotBeMadeIsAClearError) {
+  std::ofstream(dir_.path() + "/data") << "a file, not a directory";
+  EXPECT_THAT(EmbeddedStore::Open(Options()),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr(dir_.path())));
+}
+
+TEST_F(EmbeddedStoreTest, ADirectoryWithoutRightsIsAClearError) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
+  fs::create_directory(dir_.path() + "/data");
+  ASSERT_EQ(chmod((dir_.path() + "/data").c_str(), 0500), 0);
+  EXPECT_THAT(EmbeddedStore::Open(Options()),
+              StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr("mend its rights")));
+}
+
+// Damages the first file whose name starts or ends with `part`.
+void Damage(const std::string& dir, std::string_view part) {
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with(part) && !name.ends_with(part)) continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    const auto size = static_cast<std::streamoff>(fs::file_size(entry.path()));
+    for (std::streamoff at = 0; at < size; at += 64) {
+      file.seekp(at);
+      file.put('\x5a');
+    }
+    return;
+  }
+  FAIL() << "no file like " << part;
+}
+
+TEST_F(EmbeddedStoreTest, DamagedDatabaseIsAClearStartUpError) {
+  for (const char* part : {"MANIFEST", "CURRENT", ".sst"}) {
+    fs::remove_all(Options().dir);
+    {
+      const auto store = Open();
+      ASSERT_OK(store->CreateContext(ContextOf(1)));
+      static_cast<StoreCore*>(store.get())->Housekeep();
+    }
+    {
+      const auto store = Open();  // a second open turns the log into table files
+      ASSERT_OK(store->CreateContext(ContextOf(2)));
+    }
+    Damage(Options().dir + "/rocksdb", part);
+    const auto opened = EmbeddedStore::Open(Options());
+    ASSERT_FALSE(opened.ok()) << part;
+    EXPECT_THAT(opened, StatusIs(absl::StatusCode::kDataLoss, HasSubstr("restore"))) << part;
+  }
+}
+
+TEST_F(EmbeddedStoreTest, DamagedSlabsAreAMissAndThenGone) {
+  const KvLayout layout = LayoutOf(100, 4, 2, 64);
+  CacheId id;
+  {
+    const auto store = Open();
+    ASSERT_OK_AND_ASSIGN(const CreateResult created, store->CreateContext(ContextOf(1, 100)));
+    id = created.record.id;
+    ASSERT_OK(PutObject(store.get(), kTenant, {id, {}}, layout, 7));
+  }
+  Damage(Options().dir + "/rocksdb", ".blob");
+  const auto store = Open();
+  ASSERT_NE(store, nullptr);
+  ASSERT_OK_AND_ASSIGN(const AcquireResult miss, store->Acquire(kTenant, {id, {}}, layout));
+  EXPECT_EQ(miss.object, nullptr);
+  ASSERT_OK_AND_ASSIGN(const ContextRecord record, store->GetContext(kTenant, id));
+  EXPECT_TRUE(record.variants.empty());
+  ASSERT_OK(PutObject(store.get(), kTenant, {id, {}}, layout, 7));
+  ASSERT_OK_AND_ASSIGN(const AcquireResult hit, store->Acquire(kTenant, {id, {}}, layout));
+  ASSERT_NE(hit.object, nullptr);
+}
+
+}  // namespace
+}  // namespace epic::kv_store

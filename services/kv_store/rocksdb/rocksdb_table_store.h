@@ -1,0 +1,33 @@
+// TableStore on RocksDB: one column family per table. Rows go through the write-ahead log, synced where asked
+// (concurrent syncs are grouped by RocksDB). Slabs bypass the log; they go to blob files, one or more per
+// Flush, so that a blob file never mixes objects when its writer flushes after each, and deleting an object
+// frees whole files. RocksDB's checksums guard rows; those of slabs are left to the callers, who verify
+// blocks of their own. Thread-safe.
+#ifndef EPIC_SERVICES_KV_STORE_ROCKSDB_ROCKSDB_TABLE_STORE_H_
+#define EPIC_SERVICES_KV_STORE_ROCKSDB_ROCKSDB_TABLE_STORE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "services/kv_store/core/table_store.h"
+
+namespace rocksdb {
+class Env;
+}  // namespace rocksdb
+
+namespace epic::kv_store {
+
+struct RocksDbOptions {
+  std::string dir;              // made if it does not exist
+  rocksdb::Env* env = nullptr;  // outlives the store; nullptr: the system's
+};
+
+// Errors: FailedPrecondition when another process (or store) has the directory, PermissionDenied when it
+// cannot be made or written, DataLoss when its contents are damaged, or those of TableStore. Messages name
+// the directory and what to do.
+absl::StatusOr<std::unique_ptr<TableStore>> OpenRocksDbTables(const RocksDbOptions& options);
+
+}  // namespace epic::kv_store
+
+#endif  // EPIC_SERVICES_KV_STORE_ROCKSDB_ROCKSDB_TABLE_STORE_H_
