@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "common/base/check.h"
+#include "common/base/mutex.h"
 
 namespace epic {
 namespace {
@@ -48,7 +48,7 @@ struct Metrics::Registry {
   std::map<Key, prometheus::Gauge*> gauges;
   std::map<Key, prometheus::Histogram*> histograms;
 
-  absl::Mutex mu;
+  Mutex mu;
   uint64_t next_key ABSL_GUARDED_BY(mu) = 1;
   std::map<uint64_t, std::function<void()>> collectors ABSL_GUARDED_BY(mu);
 
@@ -122,7 +122,7 @@ Histogram Metrics::GetHistogram(MetricId id, Labels labels) {
 }
 
 Metrics::Collector Metrics::AddCollector(std::function<void()> collect) {
-  const absl::MutexLock lock(&registry_->mu);
+  const MutexLock lock(&registry_->mu);
   Collector collector;
   collector.metrics_ = this;
   collector.key_ = registry_->next_key++;
@@ -138,13 +138,13 @@ Metrics::Collector& Metrics::Collector::operator=(Collector&& other) noexcept {
 
 Metrics::Collector::~Collector() {
   if (metrics_ == nullptr) return;
-  const absl::MutexLock lock(&metrics_->registry_->mu);
+  const MutexLock lock(&metrics_->registry_->mu);
   metrics_->registry_->collectors.erase(key_);
 }
 
 std::string Metrics::Text() {
   {
-    const absl::MutexLock lock(&registry_->mu);
+    const MutexLock lock(&registry_->mu);
     for (const auto& [key, collect] : registry_->collectors) collect();
   }
   return prometheus::TextSerializer().Serialize(registry_->registry.Collect());
