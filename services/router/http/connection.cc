@@ -1,0 +1,641 @@
+#include "services/router/http/connection.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/field.hpp>
+
+#include "common/base/random.h"
+#include "common/status/error.h"
+#include "services/router/http/error_answer.h"
+#include "services/router/http/http_head.h"
+
+namespace epic {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using Timer = asio::steady_timer;
+using std::chrono::milliseconds;
+
+constexpr size_t kBlockBytes = 16 * 1024;
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+constexpr std::string_view kPing = ": ping\n\n";
+
+std::string_view View(boost::beast::string_view text) { return {text.data(), text.size()}; }
+
+bool EqualsIgnoringCase(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) {
+           return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
+         });
+}
+
+// A path to a parser's failure that a user can act on.
+absl::Status StatusOfParser(const boost::system::error_code& ec, const HttpOptions& options) {
+  if (ec == http::error::body_limit) {
+    return Error(ErrorCode::kBodyTooLarge,
+                 "the body is larger than " + std::to_string(options.max_body_bytes) + " bytes; send less");
+  }
+  if (ec == http::error::header_limit || ec == http::error::buffer_overflow) {
+    return Error(ErrorCode::kHeaderTooLarge, "the request line and headers are larger than " +
+                                                 std::to_string(options.max_header_bytes) + " bytes");
+  }
+  if (ec == http::error::partial_message) {
+    return Error(ErrorCode::kInvalidRequest, "the connection was closed before the request was complete");
+  }
+  return Error(ErrorCode::kInvalidRequest, "malformed HTTP request: " + ec.message());
+}
+
+std::string NewRequestId(uint64_t seed, uint64_t counter) {
+  Rng rng(seed + counter * 0x9E3779B97F4A7C15ull);
+  std::array<char, 40> text{};
+  std::snprintf(text.data(), text.size(), "req_%016llx%08llx", static_cast<unsigned long long>(rng.Next()),
+                static_cast<unsigned long long>(rng.Next() >> 32));
+  return text.data();
+}
+
+}  // namespace
+
+HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpDoorState* door, uint64_t id)
+    : door_(door),
+      id_(id),
+      socket_(std::move(socket)),
+      read_timer_(socket_.get_executor()),
+      write_timer_(socket_.get_executor()),
+      heartbeat_timer_(socket_.get_executor()),
+      block_(kBlockBytes),
+      buffer_(door->options.max_header_bytes + door->options.read_ahead_bytes + 2 * kBlockBytes),
+      match_(absl::UnknownError("no request yet")) {}
+
+HttpConnection::~HttpConnection() {
+  ReleaseBody();
+  door_->on_closed(id_);
+}
+
+template <typename Method>
+void HttpConnection::Post(Method method) {
+  asio::post(socket_.get_executor(), [self = shared_from_this(), method] { (self.get()->*method)(); });
+}
+
+void HttpConnection::Start() {
+  asio::post(socket_.get_executor(),
+             [self = shared_from_this()] { self->BeginRequest(self->door_->options.header_timeout_ms); });
+}
+
+void HttpConnection::StartRefused() {
+  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    self->Refuse(RetryLater(ErrorCode::kQueueFull, "too many connections; try again soon",
+                            self->door_->options.retry_after_ms));
+  });
+}
+
+void HttpConnection::Drain() {
+  asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    if (self->state_ == State::kReading && !self->first_byte_seen_ && self->buffer_.size() == 0)
+      self->Close();
+  });
+}
+
+void HttpConnection::Abort() { Post(&HttpConnection::OnClientGone); }
+
+// --- reading
+
+void HttpConnection::BeginRequest(int64_t timeout_ms) {
+  if (state_ == State::kClosed) return;
+  state_ = State::kReading;
+  parser_.emplace();
+  parser_->header_limit(static_cast<uint32_t>(door_->options.max_header_bytes));
+  parser_->body_limit(door_->options.max_body_bytes);
+  header_bytes_ = 0;
+  first_byte_seen_ = false;
+  header_done_ = false;
+  request_ = HttpRequest();
+  match_ = absl::UnknownError("no request yet");
+  head_only_ = head_sent_ = streaming_ = complete_ = false;
+  http11_ = keep_alive_ = true;
+  status_ = 0;
+  bytes_in_ = bytes_out_ = 0;
+  ArmReadIn(timeout_ms);
+  ParseBuffered();
+}
+
+void HttpConnection::ReadMore() {
+  if (reading_ || peer_eof_ || state_ == State::kClosed) return;
+  reading_ = true;
+  socket_.async_read_some(asio::buffer(block_), [self = shared_from_this()](AsioError ec, size_t bytes) {
+    self->OnRead(ec, bytes);
+  });
+}
+
+void HttpConnection::OnRead(AsioError ec, size_t bytes) {
+  reading_ = false;
+  if (state_ == State::kClosed) return;
+  if (ec == asio::error::eof) return OnEof();
+  if (ec) return OnClientGone();
+  if (state_ == State::kLingering || state_ == State::kClosing) return ReadMore();
+  const auto space = buffer_.prepare(bytes);
+  std::memcpy(space.data(), block_.data(), bytes);
+  buffer_.commit(bytes);
+  if (state_ == State::kReading) return ParseBuffered();
+  // A request runs: what came belongs to the next one. Beyond the bound the socket stays unread.
+  if (buffer_.size() < door_->options.read_ahead_bytes) {
+    ReadMore();
+  } else {
+    WatchForReset();
+  }
+}
+
+void HttpConnection::OnEof() {
+  peer_eof_ = true;
+  switch (state_) {
+    case State::kReading:
+      return ParseBuffered();
+    case State::kBusy:
+      // Half-closed or gone: only an answer from the other side can tell.
+      WatchForReset();
+      return ArmReadIn(door_->options.half_close_probe_ms);
+    case State::kClosing:
+      return WatchForReset();
+    case State::kLingering:
+    case State::kClosed:
+      return Close();
+  }
+}
+
+void HttpConnection::WatchForReset() {
+  if (watching_reset_ || state_ == State::kClosed) return;
+  watching_reset_ = true;
+  socket_.async_wait(asio::ip::tcp::socket::wait_error, [self = shared_from_this()](AsioError ec) {
+    self->watching_reset_ = false;
+    if (!ec) self->OnClientGone();
+  });
+}
+
+void HttpConnection::ParseBuffered() {
+  while (state_ == State::kReading && ParseStep()) {
+  }
+}
+
+// One step of the parser. False when the request is handed over, refused, or waits for bytes.
+bool HttpConnection::ParseStep() {
+  if (!first_byte_seen_) {
+    // Empty lines before a request line are skipped.
+    while (buffer_.size() > 0) {
+      const char c = *static_cast<const char*>(buffer_.data().data());
+      if (c != '\r' && c != '\n') break;
+      buffer_.consume(1);
+    }
+  }
+  if (buffer_.size() == 0) {
+    if (!peer_eof_) {
+      ReadMore();
+    } else if (first_byte_seen_) {
+      Refuse(StatusOfParser(http::error::partial_message, door_->options));
+    } else {
+      Close();
+    }
+    return false;
+  }
+  if (!first_byte_seen_) {
+    first_byte_seen_ = true;
+    request_.received_steady_ns = door_->clock->SteadyNs();
+    ArmReadIn(door_->options.header_timeout_ms);
+  }
+  AsioError ec;
+  const size_t used = parser_->put(buffer_.data(), ec);
+  buffer_.consume(used);
+  bytes_in_ += used;
+  if (!header_done_) header_bytes_ += used;
+  if (used == 0 && !ec && !parser_->is_done()) ec = http::error::need_more;
+  return OnParsed(ec);
+}
+
+bool HttpConnection::OnParsed(AsioError ec) {
+  if (!header_done_) {
+    const size_t pending = ec == http::error::need_more ? buffer_.size() : 0;
+    if (header_bytes_ + pending > door_->options.max_header_bytes) ec = http::error::header_limit;
+  }
+  if (ec == http::error::need_more) {
+    if (peer_eof_) {
+      ec = http::error::partial_message;
+    } else if (buffer_.size() + kBlockBytes > buffer_.max_size()) {
+      ec = http::error::buffer_overflow;
+    } else {
+      ReadMore();
+      return false;
+    }
+  }
+  if (ec) {
+    Refuse(StatusOfParser(ec, door_->options));
+    return false;
+  }
+  if (!header_done_ && parser_->is_header_done()) {
+    header_done_ = true;
+    if (!OnHeaderDone()) return false;
+  }
+  if (!AccountBody()) return false;
+  if (!parser_->is_done()) return true;
+  Dispatch();
+  return false;
+}
+
+bool HttpConnection::OnHeaderDone() {
+  TakeHeader();
+  keep_alive_ = parser_->keep_alive();
+  if (const absl::Status status = CheckHeader(); !status.ok()) {
+    Refuse(status);
+    return false;
+  }
+  const std::string_view expect = View(parser_->get()[http::field::expect]);
+  if (http11_ && !parser_->is_done() && EqualsIgnoringCase(expect, "100-continue")) {
+    // A refusal now spares the client its body.
+    if (const absl::Status status = CheckRequest(); !status.ok()) {
+      Refuse(status);
+      return false;
+    }
+    next_out_ += kContinue;
+    Pump();
+  }
+  parser_->eager(true);
+  body_started_ = Timer::clock_type::now();
+  ArmReadIn(door_->options.body_timeout_ms);
+  return true;
+}
+
+// Keeps the sum of all bodies under its bound and gives a body that keeps coming more time.
+bool HttpConnection::AccountBody() {
+  const HttpOptions& options = door_->options;
+  const uint64_t received = parser_->get().body().size();
+  const uint64_t declared = parser_->content_length() ? *parser_->content_length() : 0;
+  const uint64_t need = std::max(received, declared);
+  if (need > accounted_body_bytes_) {
+    const uint64_t more = need - accounted_body_bytes_;
+    accounted_body_bytes_ = need;
+    if (door_->body_bytes.fetch_add(more) + more > options.max_total_body_bytes) {
+      Refuse(RetryLater(ErrorCode::kQueueFull, "too many large bodies at once; try again soon",
+                        options.retry_after_ms));
+      return false;
+    }
+  }
+  if (received > 0 && options.min_body_bytes_per_s > 0) {
+    const int64_t earned_ms = static_cast<int64_t>(received) * 1000 / options.min_body_bytes_per_s;
+    ArmRead(body_started_ + milliseconds(options.body_timeout_ms + earned_ms));
+  }
+  return true;
+}
+
+// Answers without running anything and closes: the rest of the input cannot be trusted or is not wanted.
+void HttpConnection::Refuse(const absl::Status& status) {
+  if (state_ == State::kClosed) return;
+  if (!header_done_) TakeHeader();
+  keep_alive_ = false;
+  unread_input_ = true;
+  const HttpAnswer answer = RefusalAnswer(status);
+  state_ = State::kClosing;
+  AppendHead(answer, /*streamed=*/false);
+  if (!head_only_) next_out_ += answer.body;
+  Report(answer.status);
+  ReadMore();
+  Pump();
+}
+
+// --- one request
+
+void HttpConnection::TakeHeader() {
+  request_.request_id = NewRequestId(door_->id_seed, door_->next_request.fetch_add(1));
+  if (!parser_.has_value()) return;
+  const auto& message = parser_->get();
+  request_.method = std::string(View(message.method_string()));
+  head_only_ = request_.method == "HEAD";
+  http11_ = message.version() >= 11;
+  request_.content_type = std::string(View(message[http::field::content_type]));
+  request_.origin = std::string(View(message[http::field::origin]));
+  if (const std::string_view id = View(message["X-Request-Id"]); IsSafeRequestId(id)) {
+    request_.request_id = std::string(id);
+  }
+  if (const std::string_view trace = View(message["traceparent"]); IsTraceparent(trace)) {
+    request_.traceparent = std::string(trace);
+  }
+  absl::StatusOr<Target> target = SplitTarget(View(message.target()));
+  if (!target.ok()) {
+    match_ = target.status();
+    return;
+  }
+  request_.path = std::move(target->path);
+  request_.query = std::move(target->query);
+  match_ = MatchRoute(door_->options.door, request_.method, request_.path);
+}
+
+// What makes the rest of the connection unreadable.
+absl::Status HttpConnection::CheckHeader() const {
+  const auto& message = parser_->get();
+  if (http11_ && message.count(http::field::host) != 1) {
+    return Error(ErrorCode::kInvalidRequest, "an HTTP/1.1 request needs exactly one Host header");
+  }
+  if (message.count(http::field::transfer_encoding) > 0 &&
+      !EqualsIgnoringCase(View(message[http::field::transfer_encoding]), "chunked")) {
+    return Error(ErrorCode::kInvalidRequest, "the only Transfer-Encoding taken is chunked");
+  }
+  return absl::OkStatus();
+}
+
+// What is wrong with the request before its body matters.
+absl::Status HttpConnection::CheckRequest() const {
+  if (!match_.ok()) return match_.status();
+  const bool reads_only =
+      request_.method == "GET" || request_.method == "HEAD" || request_.method == "OPTIONS";
+  if (!reads_only && !OriginAllowed(door_->options, request_.origin)) {
+    return Error(ErrorCode::kPermissionDenied,
+                 "pages of this origin may not call; add it to the allowed origins of the HTTP door");
+  }
+  if (!TakesBody(match_->call)) return absl::OkStatus();
+  if (!IsJsonContentType(request_.content_type)) {
+    return Error(ErrorCode::kUnsupportedMediaType, "send the body with Content-Type: application/json");
+  }
+  return absl::OkStatus();
+}
+
+void HttpConnection::Dispatch() {
+  const std::string_view encoding = View(parser_->get()[http::field::content_encoding]);
+  const bool encoded = !encoding.empty() && !EqualsIgnoringCase(encoding, "identity");
+  request_.body = std::move(parser_->get().body());
+  parser_.reset();
+  state_ = State::kBusy;
+  read_timer_.cancel();
+  exchange_ = NewExchange();
+  absl::Status status = CheckRequest();
+  if (status.ok() && encoded && TakesBody(match_->call)) {
+    status = Error(ErrorCode::kUnsupportedMediaType, "send the body without Content-Encoding");
+  }
+  if (!status.ok()) {
+    exchange_->Answer(RefusalAnswer(status));
+  } else if (match_->call == HttpCall::kPreflight) {
+    HttpAnswer answer;
+    answer.status = 204;
+    answer.headers = PreflightHeaders(door_->options, request_.origin, match_->allow);
+    exchange_->Answer(std::move(answer));
+  } else if (IsInstant(match_->call)) {
+    door_->handlers->Handle(*match_, request_, exchange_);
+  } else {
+    RunOnWorker();
+  }
+  // Watch the socket while the request runs.
+  if (peer_eof_) return OnEof();
+  if (buffer_.size() < door_->options.read_ahead_bytes) return ReadMore();
+  WatchForReset();
+}
+
+void HttpConnection::RunOnWorker() {
+  HttpRequest request = request_;
+  request.body = std::move(request_.body);
+  const bool taken = door_->workers->TryRun(
+      [handlers = door_->handlers, match = *match_, request = std::move(request),
+       exchange = exchange_]() mutable { handlers->Handle(match, std::move(request), std::move(exchange)); });
+  if (taken) return;
+  exchange_->Answer(RefusalAnswer(RetryLater(ErrorCode::kQueueFull, "too many requests wait; try again soon",
+                                             door_->options.retry_after_ms)));
+}
+
+std::shared_ptr<Exchange> HttpConnection::NewExchange() {
+  return std::make_shared<Exchange>(door_->options.stream_buffer_bytes,
+                                    [self = shared_from_this(), executor = socket_.get_executor()] {
+                                      asio::post(executor, [self] { self->Pump(); });
+                                    });
+}
+
+HttpAnswer HttpConnection::RefusalAnswer(const absl::Status& status) const {
+  HttpAnswer answer = ErrorAnswer(status, door_->options.retry_after_ms);
+  if (answer.status == 405) {
+    answer.headers.emplace_back("Allow", AllowOf(door_->options.door, request_.path));
+  }
+  return answer;
+}
+
+void HttpConnection::OnClientGone() {
+  if (state_ == State::kClosed) return;
+  if (exchange_ != nullptr) {
+    exchange_->Cancel();
+    Report(InfoOf(ErrorCode::kClientGone).http_status);
+  }
+  Close();
+}
+
+void HttpConnection::FinishRequest() {
+  Report(status_);
+  exchange_->Detach();
+  exchange_.reset();
+  heartbeat_timer_.cancel();
+  read_timer_.cancel();
+  ReleaseBody();
+  if (keep_alive_ && !door_->draining.load()) return BeginRequest(door_->options.idle_timeout_ms);
+  unread_input_ = buffer_.size() > 0;
+  state_ = State::kClosing;
+  CloseAfterWrites();
+}
+
+void HttpConnection::Report(int status) {
+  if (!door_->observer) return;
+  HttpEvent event;
+  event.call = match_.ok() ? NameOf(match_->call) : "none";
+  event.status = status;
+  event.request_id = request_.request_id;
+  event.traceparent = request_.traceparent;
+  if (request_.received_steady_ns > 0) {
+    event.duration_us = (door_->clock->SteadyNs() - request_.received_steady_ns) / 1000;
+  }
+  event.bytes_in = bytes_in_;
+  event.bytes_out = bytes_out_;
+  door_->observer(event);
+}
+
+// --- writing
+
+void HttpConnection::AppendHead(const HttpAnswer& answer, bool streamed) {
+  HeadContext context;
+  context.request_id = request_.request_id;
+  context.traceparent = request_.traceparent;
+  context.origin = request_.origin;
+  context.keep_alive = keep_alive_ && !door_->draining.load();
+  context.http11 = http11_;
+  context.streamed = streamed;
+  context.unix_ms = door_->clock->UnixMs();
+  next_out_ += PrintHead(door_->options, answer, context);
+}
+
+// Moves what the exchange holds into next_out_. False when the connection was closed instead.
+bool HttpConnection::AppendOutput() {
+  Exchange::Output output = exchange_->Take();
+  if (output.overflowed) {
+    OnClientGone();
+    return false;
+  }
+  if (output.head.has_value()) {
+    head_sent_ = true;
+    status_ = output.head->status;
+    streaming_ = output.streamed;
+    if (streaming_ && !http11_) keep_alive_ = false;
+    AppendHead(*output.head, streaming_);
+    if (!streaming_ && !head_only_) next_out_ += output.head->body;
+    if (streaming_ && door_->options.heartbeat_ms > 0) {
+      ArmHeartbeat(Timer::clock_type::now() + milliseconds(door_->options.heartbeat_ms));
+    }
+  }
+  if (!output.bytes.empty()) next_out_ += http11_ ? PrintChunk(output.bytes) : output.bytes;
+  if (output.complete) {
+    complete_ = true;
+    if (streaming_ && http11_) next_out_ += "0\r\n\r\n";
+  }
+  return true;
+}
+
+void HttpConnection::AppendPing() { next_out_ += http11_ ? PrintChunk(kPing) : std::string(kPing); }
+
+void HttpConnection::Pump() {
+  if (state_ == State::kClosed || writing_) return;
+  if (exchange_ != nullptr && !complete_ && !AppendOutput()) return;
+  if (next_out_.empty()) {
+    if (state_ == State::kBusy && complete_) {
+      FinishRequest();
+    } else if (state_ == State::kClosing) {
+      CloseAfterWrites();
+    }
+    return;
+  }
+  out_.clear();
+  out_.swap(next_out_);
+  out_sent_ = 0;
+  writing_ = true;
+  last_output_ = Timer::clock_type::now();
+  WriteSome();
+}
+
+void HttpConnection::WriteSome() {
+  ArmWrite();
+  socket_.async_write_some(
+      asio::buffer(out_.data() + out_sent_, out_.size() - out_sent_),
+      [self = shared_from_this()](AsioError ec, size_t bytes) { self->OnWritten(ec, bytes); });
+}
+
+void HttpConnection::OnWritten(AsioError ec, size_t bytes) {
+  if (state_ == State::kClosed) return;
+  if (ec) return OnClientGone();
+  out_sent_ += bytes;
+  bytes_out_ += bytes;
+  if (out_sent_ < out_.size()) return WriteSome();
+  writing_ = false;
+  write_timer_.cancel();
+  if (out_.capacity() > (1u << 20)) out_ = std::string();
+  Pump();
+}
+
+void HttpConnection::CloseAfterWrites() {
+  if (!unread_input_ || peer_eof_) return Close();
+  // Closing now would make the kernel send a reset for the input that nobody read, and the client could lose
+  // the answer: end our side and read on for a while.
+  state_ = State::kLingering;
+  AsioError ignored;
+  socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+  ArmReadIn(door_->options.linger_timeout_ms);
+  ReadMore();
+}
+
+// --- timers and the end
+
+void HttpConnection::ArmReadIn(int64_t timeout_ms) {
+  ArmRead(Timer::clock_type::now() + milliseconds(timeout_ms));
+}
+
+void HttpConnection::ArmRead(SteadyTime when) {
+  read_timer_.expires_at(when);
+  read_timer_.async_wait([self = shared_from_this()](AsioError ec) {
+    // A timer that was set anew may still deliver its old expiry.
+    if (!ec && self->read_timer_.expiry() <= Timer::clock_type::now()) self->OnReadDeadline();
+  });
+}
+
+void HttpConnection::OnReadDeadline() {
+  switch (state_) {
+    case State::kReading:
+      if (!first_byte_seen_) return Close();
+      return Refuse(Error(ErrorCode::kRequestTimeout, "the request did not arrive in time; send it faster"));
+    case State::kBusy:
+      return ProbeHalfClosed();
+    case State::kClosing:  // the write deadline rules
+      return;
+    case State::kLingering:
+    case State::kClosed:
+      return Close();
+  }
+}
+
+// The client has ended its side while its request runs. If it only half-closed it reads these bytes as
+// nothing; if it is gone its kernel answers them with a reset, which WatchForReset sees.
+void HttpConnection::ProbeHalfClosed() {
+  if (!peer_eof_ || complete_) return;
+  if (streaming_) {
+    AppendPing();
+  } else if (!http11_) {
+    return OnClientGone();  // HTTP/1.0 knows no interim answer to ask with
+  } else if (!head_sent_) {
+    next_out_ += kContinue;
+  }
+  Pump();
+}
+
+void HttpConnection::ArmWrite() {
+  write_timer_.expires_after(milliseconds(door_->options.write_timeout_ms));
+  write_timer_.async_wait([self = shared_from_this()](AsioError ec) {
+    if (ec || !self->writing_ || self->write_timer_.expiry() > Timer::clock_type::now()) return;
+    self->OnClientGone();
+  });
+}
+
+void HttpConnection::ArmHeartbeat(SteadyTime when) {
+  heartbeat_timer_.expires_at(when);
+  heartbeat_timer_.async_wait([self = shared_from_this()](AsioError ec) {
+    if (!ec) self->OnHeartbeat();
+  });
+}
+
+void HttpConnection::OnHeartbeat() {
+  if (state_ != State::kBusy || !streaming_ || complete_) return;
+  const milliseconds interval(door_->options.heartbeat_ms);
+  const SteadyTime now = Timer::clock_type::now();
+  if (!writing_ && now - last_output_ >= interval) {
+    AppendPing();
+    Pump();
+    if (state_ == State::kClosed) return;
+  }
+  const SteadyTime due = last_output_ + interval;
+  ArmHeartbeat(due > now ? due : now + interval);
+}
+
+void HttpConnection::ReleaseBody() {
+  door_->body_bytes.fetch_sub(accounted_body_bytes_);
+  accounted_body_bytes_ = 0;
+}
+
+void HttpConnection::Close() {
+  if (state_ == State::kClosed) return;
+  state_ = State::kClosed;
+  if (exchange_ != nullptr) {
+    exchange_->Cancel();
+    exchange_->Detach();
+    exchange_.reset();
+  }
+  read_timer_.cancel();
+  write_timer_.cancel();
+  heartbeat_timer_.cancel();
+  ReleaseBody();
+  AsioError ignored;
+  socket_.close(ignored);
+}
+
+}  // namespace epic

@@ -1,0 +1,175 @@
+// One TCP connection of an HTTP door: reads requests one after another, hands each to the handlers with an
+// Exchange, writes what the exchange holds, and notices a client that goes away while its request runs.
+//
+// Owned by its own pending operations; everything but the constructor runs on the connection's strand. The
+// byte parser is Beast's; what a request means is not here (handlers.h), nor how answers look (http_head.h).
+#ifndef EPIC_SERVICES_ROUTER_HTTP_CONNECTION_H_
+#define EPIC_SERVICES_ROUTER_HTTP_CONNECTION_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "services/router/http/exchange.h"
+#include "services/router/http/handlers.h"
+#include "services/router/http/http_event.h"
+#include "services/router/http/http_message.h"
+#include "services/router/http/http_options.h"
+#include "services/router/http/routes.h"
+#include "services/router/http/worker_pool.h"
+
+namespace epic {
+
+// What all connections of one door share. Outlives them.
+struct HttpDoorState {
+  // Constant after construction.
+  HttpOptions options;
+  Clock* clock = nullptr;
+  const HttpHandlers* handlers = nullptr;
+  WorkerPool* workers = nullptr;
+  HttpObserver observer;
+  std::function<void(uint64_t connection_id)> on_closed;
+  uint64_t id_seed = 0;
+  // Synchronise themselves.
+  std::atomic<bool> draining{false};
+  std::atomic<uint64_t> next_request{0};
+  std::atomic<uint64_t> body_bytes{0};
+};
+
+class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
+ public:
+  HttpConnection(boost::asio::ip::tcp::socket socket, HttpDoorState* door, uint64_t id);
+  ~HttpConnection();
+  HttpConnection(const HttpConnection&) = delete;
+  HttpConnection& operator=(const HttpConnection&) = delete;
+
+  // Any thread; each posts to the strand.
+  void Start();
+  void StartRefused();  // too many connections: answers 429 and closes
+  void Drain();         // closes when idle, else after the running request
+  void Abort();         // cancels the running request and closes now
+
+ private:
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using AsioError = boost::system::error_code;
+  using SteadyTime = boost::asio::steady_timer::time_point;
+
+  enum class State : uint8_t {
+    kReading,    // waiting for a request or amid one
+    kBusy,       // a request runs; the socket is watched
+    kClosing,    // the last bytes are being written
+    kLingering,  // nothing more to say; reading on until the client has closed
+    kClosed,
+  };
+
+  template <typename Method>
+  void Post(Method method);
+
+  // --- reading
+  void BeginRequest(int64_t timeout_ms);
+  void ReadMore();
+  void OnRead(AsioError ec, size_t bytes);
+  void OnEof();
+  void WatchForReset();
+  void ParseBuffered();
+  bool ParseStep();
+  bool OnParsed(AsioError ec);
+  bool OnHeaderDone();
+  bool AccountBody();
+  void Refuse(const absl::Status& status);
+
+  // --- one request
+  void TakeHeader();
+  absl::Status CheckHeader() const;
+  absl::Status CheckRequest() const;
+  void Dispatch();
+  void RunOnWorker();
+  std::shared_ptr<Exchange> NewExchange();
+  void OnClientGone();
+  void FinishRequest();
+  void Report(int status);
+  HttpAnswer RefusalAnswer(const absl::Status& status) const;
+
+  // --- writing
+  void AppendHead(const HttpAnswer& answer, bool streamed);
+  bool AppendOutput();
+  void AppendPing();
+  void Pump();
+  void WriteSome();
+  void OnWritten(AsioError ec, size_t bytes);
+  void CloseAfterWrites();
+
+  // --- timers and the end
+  void ArmRead(SteadyTime when);
+  void ArmReadIn(int64_t timeout_ms);
+  void OnReadDeadline();
+  void ProbeHalfClosed();
+  void ArmWrite();
+  void ArmHeartbeat(SteadyTime when);
+  void OnHeartbeat();
+  void ReleaseBody();
+  void Close();
+
+  // Constant after construction.
+  HttpDoorState* const door_;
+  const uint64_t id_;
+  // One thread only: the strand.
+  boost::asio::ip::tcp::socket socket_;
+  boost::asio::steady_timer read_timer_;
+  boost::asio::steady_timer write_timer_;
+  boost::asio::steady_timer heartbeat_timer_;
+  State state_ = State::kReading;
+
+  // Reading.
+  std::vector<char> block_;  // where the socket's next bytes land; at most one read is outstanding
+  boost::beast::flat_buffer buffer_;
+  std::optional<Parser> parser_;
+  size_t header_bytes_ = 0;
+  bool first_byte_seen_ = false;
+  bool header_done_ = false;
+  bool reading_ = false;
+  bool peer_eof_ = false;
+  bool watching_reset_ = false;
+  bool unread_input_ = false;  // the client may still be sending what nobody reads
+  SteadyTime body_started_;
+  uint64_t accounted_body_bytes_ = 0;
+
+  // The request.
+  HttpRequest request_;
+  absl::StatusOr<RouteMatch> match_;
+  bool head_only_ = false;
+  bool http11_ = true;
+  bool keep_alive_ = true;
+  std::shared_ptr<Exchange> exchange_;
+  bool head_sent_ = false;
+  bool streaming_ = false;
+  bool complete_ = false;
+  int status_ = 0;
+  uint64_t bytes_in_ = 0;
+
+  // Writing.
+  std::string next_out_;  // to be written after out_
+  std::string out_;
+  size_t out_sent_ = 0;
+  bool writing_ = false;
+  uint64_t bytes_out_ = 0;
+  SteadyTime last_output_;
+};
+
+}  // namespace epic
+
+#endif  // EPIC_SERVICES_ROUTER_HTTP_CONNECTION_H_

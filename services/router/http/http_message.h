@@ -1,0 +1,35 @@
+// One request and one answer of HTTP as plain values, without any of Beast. No threads.
+#ifndef EPIC_SERVICES_ROUTER_HTTP_HTTP_MESSAGE_H_
+#define EPIC_SERVICES_ROUTER_HTTP_HTTP_MESSAGE_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace epic {
+
+struct HttpRequest {
+  std::string method;  // upper case, as sent
+  std::string path;    // still percent-encoded, begins with '/'
+  std::string query;   // without the '?'
+  std::string content_type;
+  std::string origin;
+  std::string request_id;  // taken from the client or generated
+  std::string traceparent;
+  std::string body;
+  int64_t received_steady_ns = 0;
+};
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpAnswer {
+  int status = 200;
+  std::string content_type = "application/json";
+  HttpHeaders headers;
+  std::string body;
+};
+
+}  // namespace epic
+
+#endif  // EPIC_SERVICES_ROUTER_HTTP_HTTP_MESSAGE_H_
