@@ -13,7 +13,9 @@ absl::StatusOr<std::unique_ptr<const PackedMatrix>> PackMatrix(size_t outputs, s
                                                                KernelPath path) {
   EPIC_CHECK(outputs > 0 && inputs > 0);
   try {
-    auto packed = internal::PackReference(outputs, inputs, format, reader, pool);
+    auto packed = path == KernelPath::kReference
+                      ? internal::PackReference(outputs, inputs, format, reader, pool)
+                      : internal::PackCpu(outputs, inputs, format, reader, pool);
     if (!packed.ok()) return packed.status();
     return std::unique_ptr<const PackedMatrix>(std::move(packed).value());
   } catch (const std::bad_alloc&) {

@@ -12,6 +12,8 @@ namespace epic::internal {
 // A packed matrix that can multiply itself with rows.
 class MatMulMatrix : public PackedMatrix {
  public:
+  // To what x is rounded before it is multiplied.
+  virtual DType input_format() const = 0;
   // REQUIRES: args.rows > 0 and args.weights == this.
   virtual void Multiply(const MatMulArgs& args, ThreadPool* pool) const = 0;
 };
@@ -21,6 +23,10 @@ using MatMulMatrixOr = absl::StatusOr<std::unique_ptr<const MatMulMatrix>>;
 // Plain rows; every sum in double.
 MatMulMatrixOr PackReference(size_t outputs, size_t inputs, DType format, const RowReader& reader,
                              ThreadPool* pool);
+
+// Panels for Highway, any CPU; f32 sums of f32 x.
+MatMulMatrixOr PackCpu(size_t outputs, size_t inputs, DType format, const RowReader& reader,
+                       ThreadPool* pool);
 
 }  // namespace epic::internal
 

@@ -15,6 +15,7 @@ class ReferenceMatrix final : public MatMulMatrix {
   size_t outputs() const override { return outputs_; }
   size_t inputs() const override { return inputs_; }
   DType format() const override { return format_; }
+  DType input_format() const override { return format_; }
   size_t bytes() const override { return values_.size() * sizeof(float); }
 
   std::span<float> row(size_t index) { return {values_.data() + index * inputs_, inputs_}; }

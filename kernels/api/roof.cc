@@ -1,0 +1,77 @@
+#include "kernels/api/roof.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "kernels/api/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/api/roof.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace epic {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Ten chains cover the latency of two units. Returns the multiply-adds done.
+size_t RunFmaLoop(size_t steps, float* sink) {
+  const hn::ScalableTag<float> d;
+  const auto a = hn::Set(d, 0.999f);
+  const auto b = hn::Set(d, 1e-3f);
+  auto s0 = hn::Set(d, 1.0f), s1 = s0, s2 = s0, s3 = s0, s4 = s0;
+  auto s5 = s0, s6 = s0, s7 = s0, s8 = s0, s9 = s0;
+  for (size_t i = 0; i < steps; ++i) {
+    s0 = hn::MulAdd(s0, a, b);
+    s1 = hn::MulAdd(s1, a, b);
+    s2 = hn::MulAdd(s2, a, b);
+    s3 = hn::MulAdd(s3, a, b);
+    s4 = hn::MulAdd(s4, a, b);
+    s5 = hn::MulAdd(s5, a, b);
+    s6 = hn::MulAdd(s6, a, b);
+    s7 = hn::MulAdd(s7, a, b);
+    s8 = hn::MulAdd(s8, a, b);
+    s9 = hn::MulAdd(s9, a, b);
+  }
+  const auto sum = hn::Add(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)),
+                           hn::Add(hn::Add(s4, s5), hn::Add(hn::Add(s6, s7), hn::Add(s8, s9))));
+  *sink = hn::GetLane(sum);
+  return steps * 10 * hn::Lanes(d);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace epic
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace epic {
+HWY_EXPORT(RunFmaLoop);
+
+double MeasureFmaRoof(ThreadPool* pool) {
+  constexpr size_t kSteps = 1'000'000;
+  constexpr int kRuns = 8;
+  const uint32_t threads = pool == nullptr ? 1 : pool->threads();
+  std::vector<float> sinks(threads * 16);
+  double best = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    size_t done = 0;
+    const auto start = std::chrono::steady_clock::now();
+    if (pool == nullptr) {
+      done = HWY_DYNAMIC_DISPATCH(RunFmaLoop)(kSteps, sinks.data());
+    } else {
+      pool->ParallelFor(threads, [&](size_t index, uint32_t) {
+        const size_t count = HWY_DYNAMIC_DISPATCH(RunFmaLoop)(kSteps, sinks.data() + index * 16);
+        if (index == 0) done = count * threads;
+      });
+    }
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    best = std::max(best, 2.0 * static_cast<double>(done) / took.count());
+  }
+  return best;
+}
+
+}  // namespace epic
+#endif  // HWY_ONCE

@@ -1,0 +1,234 @@
+#include "kernels/matmul/matmul.h"
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/base/random.h"
+#include "hwy/highway.h"
+#include "kernels/matmul/matmul_internal.h"
+
+namespace epic {
+namespace {
+
+std::vector<float> RandomValues(size_t count, Rng* rng) {
+  std::vector<float> values(count);
+  for (float& value : values) value = static_cast<float>(rng->Gaussian());
+  return values;
+}
+
+std::unique_ptr<const PackedMatrix> Pack(size_t outputs, size_t inputs, DType format,
+                                         const std::vector<float>& w, ThreadPool* pool, KernelPath path) {
+  auto packed = PackMatrix(
+      outputs, inputs, format,
+      [&](size_t index, std::span<float> row) {
+        std::copy_n(w.begin() + index * inputs, inputs, row.begin());
+      },
+      pool, path);
+  EXPECT_TRUE(packed.ok()) << packed.status().ToString();
+  return std::move(packed).value();
+}
+
+float Rounded(DType format, float value) { return format == DType::kBf16 ? ToF32(ToBf16(value)) : value; }
+
+DType InputFormat(const PackedMatrix& matrix) {
+  return static_cast<const internal::MatMulMatrix&>(matrix).input_format();
+}
+
+// One way to run the product: an implementation, and for Highway's a SIMD target.
+struct Way {
+  std::string name;
+  KernelPath path;
+  int64_t target;  // 0: whatever the CPU has best
+};
+
+std::vector<Way> Ways() {
+  std::vector<Way> ways = {{"reference", KernelPath::kReference, 0}, {"auto", KernelPath::kAuto, 0}};
+  for (const int64_t target : {int64_t{HWY_AVX3}, int64_t{HWY_AVX2}, int64_t{HWY_EMU128}}) {
+    if ((hwy::SupportedTargets() & target) != 0) {
+      ways.push_back({std::string("cpu_") + hwy::TargetName(target), KernelPath::kCpu, target});
+    }
+  }
+  return ways;
+}
+
+class MatMulTest : public ::testing::TestWithParam<std::tuple<Way, DType>> {
+ protected:
+  MatMulTest() {
+    if (way().target != 0) hwy::SetSupportedTargetsForTest(way().target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+  ~MatMulTest() override {
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+  const Way& way() const { return std::get<0>(GetParam()); }
+  DType format() const { return std::get<1>(GetParam()); }
+
+  ThreadPool pool_{2};
+};
+
+// |error| <= K u sum|x w| for a chain of K fused steps (u = 2^-24), one more for the bias, one for the sum.
+double Tolerance(size_t inputs, double magnitude) {
+  return static_cast<double>(inputs + 2) * 0x1.0p-24 * magnitude;
+}
+
+TEST_P(MatMulTest, EqualsADoubleSumOverSizesAroundEveryTileBoundary) {
+  Rng rng(11);
+  for (const size_t rows : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 11u, 12u, 13u, 47u, 48u, 61u}) {
+    for (const size_t outputs : {1u, 15u, 16u, 17u, 31u, 32u, 33u, 100u, 161u}) {
+      const size_t inputs = 1 + rng.Below(90);
+      const bool with_bias = rng.Below(2) == 0;
+      const bool accumulate = rng.Below(2) == 0;
+      const size_t x_stride = inputs + rng.Below(3);
+      const size_t out_stride = outputs + rng.Below(3);
+      const std::vector<float> w = RandomValues(outputs * inputs, &rng);
+      // One element of misalignment.
+      const std::vector<float> x = RandomValues(1 + rows * x_stride, &rng);
+      const std::vector<float> bias = RandomValues(1 + outputs, &rng);
+      const std::vector<float> before = RandomValues(1 + rows * out_stride, &rng);
+      std::vector<float> out = before;
+      const auto matrix = Pack(outputs, inputs, format(), w, &pool_, way().path);
+      MatMul({.x = x.data() + 1,
+              .rows = rows,
+              .x_stride = x_stride,
+              .weights = matrix.get(),
+              .bias = with_bias ? bias.data() + 1 : nullptr,
+              .out = out.data() + 1,
+              .out_stride = out_stride,
+              .accumulate = accumulate},
+             &pool_);
+      EXPECT_EQ(out[0], before[0]);
+      for (size_t r = 0; r < rows; ++r) {
+        for (size_t n = 0; n < out_stride; ++n) {
+          const size_t at = 1 + r * out_stride + n;
+          if (n >= outputs) {
+            ASSERT_EQ(out[at], before[at]) << "wrote between rows";
+            continue;
+          }
+          double sum = 0, magnitude = 0;
+          for (size_t k = 0; k < inputs; ++k) {
+            const double product = double{Rounded(InputFormat(*matrix), x[1 + r * x_stride + k])} *
+                                   Rounded(format(), w[n * inputs + k]);
+            sum += product;
+            magnitude += std::abs(product);
+          }
+          if (with_bias) sum += bias[1 + n];
+          if (accumulate) sum += before[at];
+          magnitude += std::abs(bias[1 + n]) + std::abs(before[at]);
+          ASSERT_NEAR(out[at], sum, Tolerance(inputs, magnitude))
+              << "rows " << rows << " outputs " << outputs << " inputs " << inputs << " at " << r << "," << n;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(MatMulTest, ARowHasTheSameBytesInEveryBatchAndOnEveryNumberOfThreads) {
+  Rng rng(12);
+  constexpr size_t kOutputs = 203, kInputs = 576, kRows = 512;
+  const std::vector<float> w = RandomValues(kOutputs * kInputs, &rng);
+  const std::vector<float> x = RandomValues(kRows * kInputs, &rng);
+  const std::vector<float> bias = RandomValues(kOutputs, &rng);
+  const auto matrix = Pack(kOutputs, kInputs, format(), w, &pool_, way().path);
+  // The slow reference takes fewer rows.
+  const size_t all = way().path == KernelPath::kReference ? 64 : kRows;
+  const auto run = [&](size_t first, size_t rows, ThreadPool* pool) {
+    std::vector<float> out(rows * kOutputs);
+    MatMul({.x = x.data() + first * kInputs,
+            .rows = rows,
+            .x_stride = kInputs,
+            .weights = matrix.get(),
+            .bias = bias.data(),
+            .out = out.data(),
+            .out_stride = kOutputs},
+           pool);
+    return out;
+  };
+  ThreadPool one(1), five(5);
+  const std::vector<float> expected = run(0, all, &one);
+  for (const size_t batch : {1u, 2u, 3u, 5u, 16u, 47u, 64u, 512u}) {
+    if (batch > all) continue;
+    for (ThreadPool* pool : {&one, &pool_, &five}) {
+      for (size_t first = 0; first + batch <= all; first += std::max<size_t>(batch, all / 4 + 1)) {
+        const std::vector<float> out = run(first, batch, pool);
+        ASSERT_EQ(std::memcmp(out.data(), expected.data() + first * kOutputs, out.size() * sizeof(float)), 0)
+            << "batch " << batch << " at " << first << " threads " << pool->threads();
+      }
+    }
+  }
+}
+
+TEST_P(MatMulTest, ANanInOneRowStaysInThatRow) {
+  Rng rng(13);
+  constexpr size_t kOutputs = 40, kInputs = 33;
+  for (const size_t rows : {3u, 13u, 60u}) {
+    const std::vector<float> w = RandomValues(kOutputs * kInputs, &rng);
+    std::vector<float> x = RandomValues(rows * kInputs, &rng);
+    const auto matrix = Pack(kOutputs, kInputs, format(), w, &pool_, way().path);
+    std::vector<float> clean(rows * kOutputs), out(rows * kOutputs);
+    MatMulArgs args = {.x = x.data(),
+                       .rows = rows,
+                       .x_stride = kInputs,
+                       .weights = matrix.get(),
+                       .out = clean.data(),
+                       .out_stride = kOutputs};
+    MatMul(args, &pool_);
+    x[kInputs + 7] = std::nanf("");
+    args.out = out.data();
+    MatMul(args, &pool_);
+    for (size_t i = 0; i < out.size(); ++i) {
+      if (i / kOutputs == 1) {
+        EXPECT_TRUE(std::isnan(out[i]));
+      } else {
+        EXPECT_EQ(out[i], clean[i]);
+      }
+    }
+  }
+}
+
+TEST_P(MatMulTest, NoRowsIsANoOpAndSizesAreReported) {
+  const auto matrix = Pack(5, 7, format(), std::vector<float>(35, 1.0f), &pool_, way().path);
+  EXPECT_EQ(matrix->outputs(), 5u);
+  EXPECT_EQ(matrix->inputs(), 7u);
+  EXPECT_EQ(matrix->format(), format());
+  EXPECT_GE(matrix->bytes(), 35 * SizeOf(format()));
+  MatMul({.x = nullptr, .rows = 0, .weights = matrix.get()}, &pool_);
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryWay, MatMulTest,
+                         ::testing::Combine(::testing::ValuesIn(Ways()),
+                                            ::testing::Values(DType::kF32, DType::kBf16)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param).name +
+                                  (std::get<1>(info.param) == DType::kF32 ? "_f32" : "_bf16");
+                         });
+
+TEST(MatMulToleranceTest, CatchesWeightsRoundedToTheWrongFormat) {
+  Rng rng(14);
+  constexpr size_t kInputs = 64;
+  const std::vector<float> x = RandomValues(kInputs, &rng);
+  int caught = 0;
+  for (int column = 0; column < 100; ++column) {
+    const std::vector<float> w = RandomValues(kInputs, &rng);
+    double exact = 0, rounded = 0, magnitude = 0;
+    for (size_t k = 0; k < kInputs; ++k) {
+      exact += double{x[k]} * w[k];
+      rounded += double{x[k]} * ToF32(ToBf16(w[k]));
+      magnitude += std::abs(double{x[k]} * w[k]);
+    }
+    caught += std::abs(exact - rounded) > Tolerance(kInputs, magnitude) ? 1 : 0;
+  }
+  EXPECT_GT(caught, 90);
+}
+
+TEST(MatMulFormatTest, Bf16IsBestWhereTheCpuMultipliesIt) {
+  const CpuFeatures& cpu = GetCpuFeatures();
+  EXPECT_EQ(BestMatMulFormat() == DType::kBf16, cpu.avx512_bf16 || cpu.amx_bf16);
+}
+
+}  // namespace
+}  // namespace epic
