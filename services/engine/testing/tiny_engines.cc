@@ -38,8 +38,17 @@ std::vector<TinyCase> TinyCases() {
   return cases;
 }
 
+std::vector<TinyCase> GoldenCases() {
+  std::vector<TinyCase> cases = TinyCases();
+  TinyModelSpec yarn;
+  yarn.architecture = Architecture::kQwen2;
+  yarn.rope = {.scaling = RopeScaling::kYarn, .factor = 4.0, .original_context_length = 128};
+  cases.push_back({"yarn", yarn});
+  return cases;
+}
+
 TinyCase TinyCaseOf(const std::string& name) {
-  for (TinyCase& tiny : TinyCases()) {
+  for (TinyCase& tiny : GoldenCases()) {
     if (tiny.name == name) return tiny;
   }
   std::fprintf(stderr, "no tiny model '%s'\n", name.c_str());

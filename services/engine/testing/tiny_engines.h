@@ -19,7 +19,9 @@ struct TinyCase {
 // llama, llama with Llama-3 scaling, llama with linear scaling, llama with heads wider than hidden / heads,
 // mistral, qwen2 (biases, separate head), qwen3 (norms of q and k).
 std::vector<TinyCase> TinyCases();
-// One of TinyCases. Aborts when there is none of that name.
+// Those and qwen2 with YaRN, which the reference in double precision does not know.
+std::vector<TinyCase> GoldenCases();
+// One of GoldenCases. Aborts when there is none of that name.
 TinyCase TinyCaseOf(const std::string& name);
 
 // Writes the GGUF file to a temporary folder and loads it. Aborts the test when that fails.
