@@ -52,6 +52,7 @@ class Reader {
       NamedTensor named{tensor.name, tensor.type, {}, tensor.data};
       for (uint32_t d = tensor.n_dims; d > 0; --d) named.dims.push_back(tensor.dims[d - 1]);
       if (tensor.name == kGgufNames.head) config_.tied_head = false;
+      if (tensor.name.ends_with(kGgufNames.q_bias)) config_.qkv_bias = true;
       parts_.tensors.push_back(std::move(named));
     }
     return absl::OkStatus();
