@@ -200,8 +200,45 @@ TEST_F(GgufModelTest, ReadsTheDefaultModel) {
   EXPECT_FALSE(model->tokenizer_spec().add_bos);
   EXPECT_EQ(model->tokenizer_spec().merges.size(), 48900u);
   EXPECT_THAT(model->chat_template_source(), HasSubstr("<|im_start|>"));
-  // A change of this value changes every Cache ID that users hold.
+  // A change of this value changes every Cache ID that users hold. golden/model_identity.py computes it too.
   EXPECT_EQ(model->identity().Hex(), "e55a7fb83485b7b5034cfeff245618f54b079554ed0d2e9f53ad89577473d08f");
+}
+
+TEST_F(GgufModelTest, ReadsTheDefaultModelsValuesAsTheReferenceDoes) {
+  const std::optional<std::string> path = epic::testing::DefaultModelPath();
+  if (!path.has_value()) GTEST_SKIP() << "the default model is not in the cache folder";
+  ASSERT_OK_AND_ASSIGN(const std::shared_ptr<const Model> model, Model::Load(*path));
+  // First values and sum of the middle row, from golden/make_dequantize_golden.py --model.
+  struct Row {
+    const Tensor& tensor;
+    TensorType type;
+    float first[4];
+    double sum;
+  };
+  const Row rows[] = {
+      {model->embedding(),
+       TensorType::kQ8_0,
+       {-0x1.0388p-5f, -0x1.854cp-4f, 0x1.377p-5f, -0x1.e022p-3f},
+       -0x1.03108p+0},
+      {model->layer(0).q, TensorType::kQ4_1, {0x1.6p-3f, -0x1.cp-5f, -0x1.2p-2f, -0x1.2p-2f}, 0x1.9634p+1},
+      {model->layer(29).down,
+       TensorType::kQ4_1,
+       {0x1.154p-5f, 0x1.154p-5f, -0x1.fcp-7f, 0x1.d99p-3f},
+       0x1.3bc6cp+3},
+      {model->output_norm(),
+       TensorType::kF32,
+       {0x1.c2p+0f, 0x1.d2p+0f, 0x1.c8p+0f, 0x1.9ap+0f},
+       0x1.0395400000000p+10},
+  };
+  for (const Row& row : rows) {
+    EXPECT_EQ(row.tensor.type, row.type);
+    std::vector<float> values(row.tensor.cols);
+    DequantizeRow(row.tensor, row.tensor.rows / 2, values);
+    double sum = 0.0;
+    for (float value : values) sum += value;
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(values[i], row.first[i]) << row.tensor.name;
+    EXPECT_DOUBLE_EQ(sum, row.sum) << row.tensor.name;
+  }
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // Makes tiny random models of every architecture: the same weights as a GGUF file and as a Hugging Face
 // folder.
 //
-// Deterministic in the spec: the same spec gives the same bytes on every machine. Weights are drawn in f32,
+// Deterministic in the spec: the same spec gives the same bytes on every machine (kLlama3 divisors excepted,
+// which pow makes). Weights are drawn in f32,
 // encoded in the type asked for and decoded again, so that both files hold exactly the same values (the
 // folder in F32 where the type is quantised). In the GGUF file of llama and mistral the rows of q and k are
 // permuted for NORM rotary pairing, as converters do; the folder has them for NEOX. Immutable after
