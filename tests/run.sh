@@ -47,23 +47,10 @@ if ! command -v nvcc >/dev/null && [ ! -x /usr/local/cuda/bin/nvcc ]; then
   echo "nvcc is not here: CUDA code is not compiled on this machine (this is not a failure)"
 fi
 
-if [ -z "$jobs" ]; then
-  # A compile takes up to about 1.5 GiB.
-  by_memory=$(awk '/^MemAvailable:/ {print int($2 / 1572864)}' /proc/meminfo)
-  jobs=$(nproc)
-  [ "$by_memory" -ge "$jobs" ] || jobs=$((by_memory > 0 ? by_memory : 1))
-fi
-
 build=build/$preset
-step "configure $preset"
-mkdir -p build
-cmake --preset "$preset" >"build/configure-$preset.log" 2>&1 || {
-  tail -n 30 "build/configure-$preset.log" >&2
-  exit 1
-}
-
 targets=()
 if [ ${#select[@]} -gt 0 ]; then
+  cmake --preset "$preset" >/dev/null
   # A C++ test and its target have one name; scripts have no target.
   mapfile -t targets < <(comm -12 \
     <(ctest --test-dir "$build" -N "${leave_out[@]}" "${select[@]}" 2>/dev/null | sed -n 's/^ *Test *#[0-9]*: \([^ ]*\).*/\1/p' | sort -u) \
@@ -73,8 +60,8 @@ if [ ${#select[@]} -gt 0 ]; then
     exit 1
   }
 fi
-step "build $preset with $jobs jobs: ${#targets[@]} chosen targets (0: all)"
-ninja -C "$build" -j "$jobs" "${targets[@]}"
+step "build $preset: ${#targets[@]} chosen targets (0: all)"
+deploy/build.sh ${jobs:+--jobs "$jobs"} "$preset" "${targets[@]}"
 
 step "test $preset"
 # Sanitizers: stop at the first report, and say where.

@@ -44,7 +44,7 @@ THIRD_PARTY = [
      r"common/rpc/|services/\w+/rpc/|services/\w+/main\.cc|services/(node|cli)/|loadgen/", "the core's own types"),
     ("protobuf", r"google/(protobuf|rpc)/|epic/v1/.*\.pb\.h",
      r"common/rpc/|services/\w+/rpc/|services/\w+/main\.cc|services/(node|cli)/|loadgen/", "the core's own types"),
-    ("RocksDB", r"rocksdb/", r"services/kv_store/(?!core/)|common/storage/rocksdb/",
+    ("RocksDB", r"rocksdb/", r"services/kv_store/(?!core/)|common/status/rocksdb_status",
      "the table interface of the store's core"),
     ("UCX", r"uc[pstm]/", r"common/transport/ucx/", "common/transport"),
     ("CUDA", r"cuda|cublas|nccl|nvml", r"kernels/", "the device interface of kernels/"),
@@ -58,7 +58,7 @@ THIRD_PARTY = [
     ("prometheus-cpp", r"prometheus/", r"common/metrics/metrics\.cc", "common/metrics/metrics.h"),
     ("spdlog", r"spdlog/", r"common/log/log\.cc", "common/log/log.h"),
     ("yaml-cpp", r"yaml-cpp/", r"common/config/", "common/config/config.h"),
-    ("PCRE2 and utf8proc", r"pcre2\.h|utf8proc\.h", r"services/model/", "services/model/tokenizer.h"),
+    ("PCRE2 and utf8proc", r"pcre2\.h|utf8proc\.h", r"services/model/|services/cli/text_input\.cc", "services/model/tokenizer.h"),
     ("CLI11", r"CLI/", r"services/cli/|services/\w+/main\.cc|loadgen/", "common/config/config.h"),
     ("GoogleTest", r"g(test|mock)/", r"$never", "a test file"),
 ]
