@@ -143,6 +143,7 @@ class WordTest(TreeTest):
         self.assert_clean({"common/config/a.cc": 'const char* x = getenv("A");\n'})
         self.assert_clean({"kernels/x/a.cc": "#if HWY_ONCE\n#endif\n"})
         self.assert_clean({"a.cc": "static_assert(true);\n"})
+        self.assert_clean({"a.cc": "void F() { hwy::SetTargetsFor" + "Test(0); }\n"})
         self.assert_clean({"a.sh": "mktemp -d /tmp/epic_XX" + "XXXX\nls ../work/\n"})
 
 
