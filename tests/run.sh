@@ -41,6 +41,16 @@ step() { printf '\n== %s (%d s)\n' "$*" "$SECONDS"; }
 
 step "packages"
 deploy/install_packages.sh
+step "test clients"
+stamp=build/venv/requirements.txt
+if cmp -s tests/requirements.txt "$stamp"; then
+  echo "build/venv has them"
+elif python3 -m venv --clear build/venv &&
+  build/venv/bin/python -m pip install -q --disable-pip-version-check -r tests/requirements.txt </dev/null; then
+  cp tests/requirements.txt "$stamp"
+else
+  echo "run.sh: cannot install the Python packages of tests/requirements.txt; the tests that need them are skipped" >&2
+fi
 step "default model"
 deploy/fetch_model.sh
 if ! command -v nvcc >/dev/null && [ ! -x /usr/local/cuda/bin/nvcc ]; then
