@@ -89,7 +89,6 @@ TEST_F(EngineTest, ChoicesShareThePromptAndAnswerAsTheyWouldAlone) {
   request.sampling.presence_penalty = 0.5f;
   request.choices = 3;
   request.max_tokens = 10;
-  const CancelSource never;
   ASSERT_OK_AND_ASSIGN(const auto together, Link(engine_.get(), request));
   std::set<std::vector<TokenId>> answers;
   for (uint32_t i = 0; i < 3; ++i) {
