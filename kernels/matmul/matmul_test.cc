@@ -47,7 +47,7 @@ struct Way {
 
 std::vector<Way> Ways() {
   std::vector<Way> ways = {{"reference", KernelPath::kReference, 0}, {"auto", KernelPath::kAuto, 0}};
-  for (const int64_t target : {int64_t{HWY_AVX3}, int64_t{HWY_AVX2}, int64_t{HWY_EMU128}}) {
+  for (const int64_t target : {int64_t{HWY_AVX3}, int64_t{HWY_AVX2}, int64_t{HWY_STATIC_TARGET}}) {
     if ((hwy::SupportedTargets() & target) != 0) {
       ways.push_back({std::string("cpu_") + hwy::TargetName(target), KernelPath::kCpu, target});
     }

@@ -9,7 +9,8 @@ void SegmentAttention(const SegmentAttentionArgs& args, ThreadPool* pool, Kernel
   if (args.rows == 0) return;
   EPIC_CHECK(args.kv_heads > 0 && args.heads % args.kv_heads == 0);
   EPIC_CHECK(args.rope != nullptr && args.rope->half_dim() * 2 == args.head_dim);
-  internal::SegmentAttentionReference(args, pool);
+  if (path == KernelPath::kReference) return internal::SegmentAttentionReference(args, pool);
+  internal::SegmentAttentionCpu(args, pool);
 }
 
 }  // namespace epic

@@ -9,6 +9,9 @@ namespace epic::internal {
 // Two passes over all visible keys, in double.
 void SegmentAttentionReference(const SegmentAttentionArgs& args, ThreadPool* pool);
 
+// Tiles by Highway, online softmax in f32.
+void SegmentAttentionCpu(const SegmentAttentionArgs& args, ThreadPool* pool);
+
 }  // namespace epic::internal
 
 #endif  // EPIC_KERNELS_SEGMENT_ATTENTION_SEGMENT_ATTENTION_INTERNAL_H_

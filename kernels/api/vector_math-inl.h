@@ -1,0 +1,43 @@
+// Vector functions that more than one op needs. Included once per SIMD target by Highway's foreach_target.
+#include <cstddef>
+#include <cstdint>
+
+#if defined(EPIC_KERNELS_API_VECTOR_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef EPIC_KERNELS_API_VECTOR_MATH_INL_H_
+#undef EPIC_KERNELS_API_VECTOR_MATH_INL_H_
+#else
+#define EPIC_KERNELS_API_VECTOR_MATH_INL_H_
+#endif
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace epic {
+namespace HWY_NAMESPACE {
+
+// 2^x for x <= 127. Relative error at most 2^-22 (a minimax polynomial of degree 5 on [-1/2, 1/2], 1.9e-7 in
+// all); exactly 1 at 0, exactly 0 below -126 and at minus infinity; NaN stays NaN.
+template <class V>
+HWY_INLINE V Exp2(V x) {
+  namespace hn = hwy::HWY_NAMESPACE;
+  const hn::DFromV<V> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  // Adding 1.5 * 2^23 + 127 leaves the nearest integer of x, plus the bias of an exponent, in the low bits.
+  const auto magic = hn::Set(d, 12582912.0f + 127.0f);
+  const auto shifted = hn::Add(x, magic);
+  const auto rest = hn::Sub(x, hn::Sub(shifted, magic));
+  const auto power = hn::BitCast(d, hn::ShiftLeft<23>(hn::BitCast(du, shifted)));
+  auto sum = hn::Set(d, 0x1.5bba0cp-10f);
+  sum = hn::MulAdd(sum, rest, hn::Set(d, 0x1.3cea88p-7f));
+  sum = hn::MulAdd(sum, rest, hn::Set(d, 0x1.c6b752p-5f));
+  sum = hn::MulAdd(sum, rest, hn::Set(d, 0x1.ebf9bcp-3f));
+  sum = hn::MulAdd(sum, rest, hn::Set(d, 0x1.62e42ap-1f));
+  sum = hn::MulAdd(sum, rest, hn::Set(d, 1.0f));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -126.0f)), hn::Mul(sum, power));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace epic
+HWY_AFTER_NAMESPACE();
+
+#endif  // EPIC_KERNELS_API_VECTOR_MATH_INL_H_
