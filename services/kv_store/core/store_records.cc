@@ -157,11 +157,11 @@ absl::StatusOr<std::vector<TokenId>> StoreCore::GetTokens(std::string_view tenan
     EPIC_RETURN_IF_ERROR(records_.Get(key).status());
     return absl::DataLossError("the token ids of this context are lost; create it again");
   }
-  EPIC_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, DecodeTokens(AsBytes(*row)));
-  if (CacheId::Of(tenant, record.model_identity, tokens) != id) {
+  auto tokens = DecodeTokens(AsBytes(*row));
+  if (!tokens.ok() || CacheId::Of(tenant, record.model_identity, *tokens) != id) {
     return absl::DataLossError("the token ids of this context are damaged; create it again");
   }
-  return tokens;
+  return *std::move(tokens);
 }
 
 absl::StatusOr<ContextPage> StoreCore::ListContexts(std::string_view tenant, const ContextQuery& query) {
