@@ -198,8 +198,10 @@ class Reader {
     EPIC_ASSIGN_OR_RETURN(const std::optional<std::string> type, gguf_.String(Key("rope.scaling.type")));
     EPIC_ASSIGN_OR_RETURN(const std::optional<double> factor, gguf_.Float(Key("rope.scaling.factor")));
     EPIC_ASSIGN_OR_RETURN(const std::optional<double> old_scale, gguf_.Float(Key("rope.scale_linear")));
-    const bool old_linear = !type.has_value() && old_scale.value_or(1.0) != 1.0;
-    const std::string name = old_linear ? "linear" : type.value_or("none");
+    // Older files give a factor alone, which means linear scaling.
+    const std::optional<double> stated = factor.has_value() ? factor : old_scale;
+    const bool scaled = stated.value_or(1.0) != 1.0 && stated.value_or(1.0) != 0.0;
+    const std::string name = type.value_or(scaled ? "linear" : "none");
     if (name == "none") return absl::OkStatus();
     if (name != "linear" && name != "yarn") {
       return Bad(Key("rope.scaling.type"),
@@ -208,7 +210,6 @@ class Reader {
     if (rope.scaling != RopeScaling::kNone) {
       return Bad(Key("rope.scaling.type"), "cannot be combined with rope_freqs.weight");
     }
-    const std::optional<double> stated = old_linear ? old_scale : factor;
     if (!stated.has_value()) return Bad(Key("rope.scaling.factor"), "is missing");
     rope.factor = *stated;
     AppendField(&parts_.rope_identity, name);

@@ -142,6 +142,39 @@ TEST_F(GgufModelTest, ReadsLinearAndYarnScaling) {
   EXPECT_NEAR(model->config().rope.attention_factor, 0.1 * std::log(4.0) + 1.0, 1e-12);
 }
 
+TEST_F(GgufModelTest, TakesAFactorWithoutATypeForLinearScaling) {
+  for (const char* key : {"llama.rope.scaling.factor", "llama.rope.scale_linear"}) {
+    GgufWriter gguf = TinyModel(TinyModelSpec{}).Gguf();
+    gguf.SetF32(key, 4.0f);
+    ASSERT_OK_AND_ASSIGN(const std::shared_ptr<const Model> model, Load(gguf));
+    EXPECT_EQ(model->config().rope.scaling, RopeScaling::kLinear) << key;
+    EXPECT_EQ(model->config().rope.factor, 4.0);
+  }
+}
+
+TEST_F(GgufModelTest, RefusesATemplateAndDropsANameThatAreNotUtf8) {
+  GgufWriter gguf = TinyModel(TinyModelSpec{}).Gguf();
+  gguf.SetString("general.name", "\xFF");
+  ASSERT_OK_AND_ASSIGN(const std::shared_ptr<const Model> model, Load(gguf));
+  EXPECT_EQ(model->config().name, "");
+  gguf.SetString("tokenizer.chat_template", "{{ '\xC0\xAF' }}");
+  EXPECT_THAT(Load(gguf), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("chat template")));
+}
+
+TEST_F(GgufModelTest, ReadsBiasesOfALlama) {
+  GgufWriter gguf = TinyModel(TinyModelSpec{}).Gguf();
+  for (const char* layer : {"blk.0.", "blk.1."}) {
+    gguf.AddTensor(layer + std::string("attn_q.bias"), {64}, 0, std::string(256, '\0'));
+    gguf.AddTensor(layer + std::string("attn_k.bias"), {32}, 0, std::string(128, '\0'));
+    gguf.AddTensor(layer + std::string("attn_v.bias"), {32}, 0, std::string(128, '\0'));
+  }
+  ASSERT_OK_AND_ASSIGN(const std::shared_ptr<const Model> model, Load(gguf));
+  EXPECT_TRUE(model->config().qkv_bias);
+  EXPECT_TRUE(model->layer(1).v_bias.present());
+  gguf.Remove("blk.1.attn_k.bias");
+  EXPECT_THAT(Load(gguf), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("blk.1.attn_k.bias")));
+}
+
 TEST_F(GgufModelTest, LimitsTheContextToTheSlidingWindow) {
   GgufWriter gguf = TinyModel(TinyModelSpec{}).Gguf();
   gguf.SetU32("llama.attention.sliding_window", 100);

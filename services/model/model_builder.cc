@@ -10,7 +10,7 @@
 #include "common/status/status_macros.h"
 #include "services/model/model_error.h"
 #include "services/model/model_identity.h"
-#include "services/model/quantization.h"
+#include "services/model/utf8.h"
 
 namespace epic {
 namespace {
@@ -65,6 +65,9 @@ class Builder {
     EPIC_RETURN_IF_ERROR(CheckSizes());
     EPIC_RETURN_IF_ERROR(CheckRope());
     EPIC_RETURN_IF_ERROR(CheckTokenizer());
+    if (FindInvalidUtf8(parts_.chat_template)) return Bad("chat template", "is not UTF-8");
+    // A name is only shown; a folder may have any.
+    if (FindInvalidUtf8(parts_.config.name)) parts_.config.name.clear();
     for (const NamedTensor& tensor : parts_.tensors) {
       if (!by_name_.emplace(tensor.name, &tensor).second) {
         return Bad(absl::StrCat("tensor ", Quoted(tensor.name)), "stands in the files twice");
@@ -182,13 +185,14 @@ class Builder {
     // Leading dimensions of 1 say nothing.
     std::span<const uint64_t> dims = tensor.dims;
     while (dims.size() > 1 && dims.front() == 1) dims = dims.subspan(1);
-    const bool fits =
-        dims.back() == cols && (dims.size() == 2 ? dims.front() == rows : dims.size() == 1 && rows == 1);
+    const bool fits = !dims.empty() && dims.back() == cols &&
+                      (dims.size() == 2 ? dims.front() == rows : dims.size() == 1 && rows == 1);
     if (!fits) {
       std::string has;
       for (uint64_t dim : tensor.dims) absl::StrAppend(&has, has.empty() ? "" : " x ", dim);
       return Bad(absl::StrCat("tensor ", Quoted(name)),
-                 absl::StrCat("has the shape ", has, " where the model's sizes give ", rows, " x ", cols));
+                 absl::StrCat("has the shape ", has.empty() ? "of a scalar" : has,
+                              " where the model's sizes give ", rows, " x ", cols));
     }
     *out = Tensor{name, tensor.type, rows, cols, tensor.data};
     const BlockShape block = BlockShapeOf(tensor.type);

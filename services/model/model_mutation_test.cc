@@ -276,6 +276,16 @@ TEST_F(FolderMutationTest, EachKnownFaultOfASafetensorsHeaderIsNamed) {
          h["model.norm.weight"]["data_offsets"] = Json::array({128, 0});
        }},
       {"data_offsets", [](Json& h) { h["model.norm.weight"]["data_offsets"] = Json::array({0}); }},
+      {"a scalar",
+       [](Json& h) {
+         Json& entry = h["model.norm.weight"];
+         const uint64_t begin = entry["data_offsets"][0].get<uint64_t>();
+         entry["shape"] = Json::array();
+         entry["data_offsets"] = Json::array({begin, begin + 4});
+         h["x"] = {{"dtype", "F32"},
+                   {"shape", Json::array({31})},
+                   {"data_offsets", Json::array({begin + 4, begin + 128})}};
+       }},
       {"overlaps",
        [](Json& h) {
          h["model.norm.weight"]["data_offsets"] = Json::array({0, 128});
