@@ -20,6 +20,9 @@
 
 namespace epic {
 
+// What to do when a context's object is not stored.
+enum class OnMissing : uint8_t { kRecompile, kError };
+
 struct LinkPiece {
   enum class Kind : uint8_t {
     kText,     // own text
@@ -33,9 +36,8 @@ struct LinkPiece {
   ObjectVariant variant;               // which compile to read
   std::vector<TokenId> prefix_tokens;  // the compile prefix of that variant
   bool sets_state = false;             // see CompileJob
+  OnMissing on_missing = OnMissing::kRecompile;
 };
-
-enum class OnMissing : uint8_t { kRecompile, kError };
 
 struct LinkJob {
   std::string tenant;
@@ -47,7 +49,6 @@ struct LinkJob {
   std::vector<TokenId> stop_tokens;
   std::vector<std::string> stop;  // not empty strings
   bool ignore_eos = false;        // false: the model's end tokens end a choice too
-  OnMissing on_missing = OnMissing::kRecompile;
   int64_t received_steady_ns = 0;  // when the request reached the door; TTFT counts from it
 };
 

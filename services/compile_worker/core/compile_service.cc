@@ -287,6 +287,7 @@ void CompileService::Complete(const std::shared_ptr<Flight>& flight,
     if (cancelled && flight->wanted() && !stopped_) {
       // Somebody joined after the last waiter had left: the work is wanted again.
       flight->cancel = CancelSource();
+      flight->starter = flight->waiters.empty() ? 0 : flight->waiters.begin()->first;
       executor_->Submit([this, flight] { Begin(flight); });
       return;
     }

@@ -101,7 +101,7 @@ absl::Status LinkCallImpl::CompileMissing(size_t index) {
   CompileJob job;
   if (is_context) {
     ++shared_->objects_missing;
-    if (job_.on_missing == OnMissing::kError) {
+    if (piece.on_missing == OnMissing::kError) {
       return Error(ErrorCode::kContextObjectMissing,
                    "the compiled object of " + piece.context.text() +
                        " is not stored: send on_missing \"recompile\", or create the context again",

@@ -197,7 +197,7 @@ TEST_F(LinkServiceTest, FullAndPromptsWithoutContextsReadAndCompileNothing) {
 
 TEST_F(LinkServiceTest, AMissingObjectIsRefusedWhenTheClientSaysSo) {
   LinkJob job = JobOf({Context(kLong), Text("?")});
-  job.on_missing = OnMissing::kError;
+  job.pieces[0].on_missing = OnMissing::kError;
   const auto refused = Run(std::move(job));
   EXPECT_FALSE(refused->admitted);
   EXPECT_EQ(CodeOf(refused->status), ErrorCode::kContextObjectMissing);

@@ -1,0 +1,246 @@
+#include "services/router/core/prompt.h"
+
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "common/status/error.h"
+#include "common/status/status_macros.h"
+#include "services/router/core/checks.h"
+
+namespace epic {
+namespace {
+
+struct Resolved {
+  ContextRecord record;
+  std::vector<TokenId> tokens;
+};
+
+class PromptBuilder {
+ public:
+  PromptBuilder(const RouterParts& parts, const std::string& tenant, const LinkStrategy& strategy,
+                OnMissing on_missing)
+      : parts_(parts), tenant_(tenant), strategy_(strategy), on_missing_(on_missing) {}
+
+  absl::StatusOr<Prompt> Build(const std::vector<ChatMessage>& messages) {
+    std::vector<ContentPart> references;
+    const std::vector<Message> converted = ToTemplateMessages(messages, &references);
+    EPIC_RETURN_IF_ERROR(Resolve(references));
+    EPIC_ASSIGN_OR_RETURN(const std::vector<RenderedPiece> rendered,
+                          parts_.model->chat_template->Render(converted, /*add_generation_prompt=*/true));
+    head_is_template_ = OnlySystemTextBeforeContexts(converted);
+    EPIC_RETURN_IF_ERROR(Assemble(rendered));
+    EPIC_RETURN_IF_ERROR(ChooseVariants());
+    for (const LinkPiece& piece : prompt_.pieces)
+      prompt_.tokens += static_cast<uint32_t>(piece.tokens.size());
+    if (prompt_.pieces.empty()) {
+      return Error(ErrorCode::kInvalidRequest, "the prompt is empty", "messages");
+    }
+    return std::move(prompt_);
+  }
+
+ private:
+  absl::Status Resolve(const std::vector<ContentPart>& references) {
+    std::map<CacheId, size_t> known;
+    for (const ContentPart& part : references) {
+      EPIC_ASSIGN_OR_RETURN(ContextRecord record, Find(part));
+      const auto [found, is_new] = known.emplace(record.id, contexts_.size());
+      if (is_new) {
+        EPIC_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, parts_.store->GetTokens(tenant_, record.id));
+        contexts_.push_back({std::move(record), std::move(tokens)});
+      }
+      context_of_.push_back(found->second);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<ContextRecord> Find(const ContentPart& part) {
+    absl::StatusOr<ContextRecord> record;
+    if (part.kind == ContentPart::Kind::kContextName) {
+      record = parts_.store->FindByName(tenant_, parts_.model->identity, part.value);
+    } else {
+      EPIC_ASSIGN_OR_RETURN(const CacheId id, ParseCacheId(part.value, "messages"));
+      record = parts_.store->GetContext(tenant_, id);
+    }
+    if (!record.ok()) return record;
+    if (record->hidden) return Error(ErrorCode::kContextNotFound, "no such context", "messages");
+    if (record->model_identity != parts_.model->identity) {
+      return Error(ErrorCode::kContextModelMismatch,
+                   "the context " + record->id.text() + " was compiled for another model ('" + record->model +
+                       "'): create it for '" + parts_.model->alias + "'",
+                   "messages");
+    }
+    return record;
+  }
+
+  // True when nothing but system text and the template's own can stand before the first context.
+  static bool OnlySystemTextBeforeContexts(const std::vector<Message>& messages) {
+    for (const Message& message : messages) {
+      for (const MessagePart& part : message.parts) {
+        if (part.kind == MessagePart::Kind::kContext) return true;
+        if (message.role != "system" && !part.text.empty()) return false;
+      }
+    }
+    return false;
+  }
+
+  absl::Status Assemble(const std::vector<RenderedPiece>& rendered) {
+    for (size_t i = 0; i < rendered.size();) {
+      if (rendered[i].kind == RenderedPiece::Kind::kContext) {
+        const Resolved& context = contexts_[context_of_[rendered[i].context_index]];
+        LinkPiece piece;
+        piece.kind = LinkPiece::Kind::kContext;
+        piece.tokens = context.tokens;
+        piece.context = context.record.id;
+        piece_contexts_[prompt_.pieces.size()] = &context;
+        prompt_.pieces.push_back(std::move(piece));
+        ++prompt_.contexts;
+        ++i;
+        continue;
+      }
+      size_t end = i;
+      while (end < rendered.size() && rendered[end].kind != RenderedPiece::Kind::kContext) ++end;
+      LinkPiece piece;
+      EPIC_ASSIGN_OR_RETURN(piece.tokens,
+                            EncodePieces(*parts_.model->tokenizer, std::span(rendered).subspan(i, end - i)));
+      const bool leads = prompt_.pieces.empty();
+      if (leads && head_is_template_) piece.kind = LinkPiece::Kind::kHead;
+      if (leads) AddBos(&piece.tokens);
+      if (!piece.tokens.empty()) prompt_.pieces.push_back(std::move(piece));
+      i = end;
+    }
+    return AddBosBeforeContext();
+  }
+
+  // One BOS, where the model wants it and its template has not written it.
+  void AddBos(std::vector<TokenId>* tokens) {
+    const std::optional<TokenId> bos = parts_.model->tokenizer->bos();
+    if (!parts_.model->tokenizer->add_bos() || !bos.has_value()) return;
+    if (tokens->empty() || tokens->front() != *bos) tokens->insert(tokens->begin(), *bos);
+  }
+
+  // A template that prints nothing before its first context still needs the BOS.
+  absl::Status AddBosBeforeContext() {
+    if (prompt_.pieces.empty() || prompt_.pieces.front().kind != LinkPiece::Kind::kContext) {
+      return absl::OkStatus();
+    }
+    LinkPiece piece;
+    AddBos(&piece.tokens);
+    if (piece.tokens.empty()) return absl::OkStatus();
+    prompt_.pieces.insert(prompt_.pieces.begin(), std::move(piece));
+    std::map<size_t, const Resolved*> moved;
+    for (const auto& [index, context] : piece_contexts_) moved.emplace(index + 1, context);
+    piece_contexts_.swap(moved);
+    return absl::OkStatus();
+  }
+
+  absl::Status ChooseVariants() {
+    if (piece_contexts_.empty()) return absl::OkStatus();
+    const CompilePrefixKind kind = strategy_.compile_prefix;
+    std::vector<TokenId> head;
+    if (kind == CompilePrefixKind::kSystem) {
+      if (prompt_.pieces.front().kind != LinkPiece::Kind::kHead) {
+        return Error(
+            ErrorCode::kInvalidRequest,
+            "the compile prefix system needs a prompt whose first context directly follows the system "
+            "turn: move the user's text behind the contexts, or use bos4",
+            "linking.compile_prefix");
+      }
+      head = prompt_.pieces.front().tokens;
+    }
+    const std::vector<TokenId> prefix = CompilePrefixTokens(*parts_.model->tokenizer, kind, head);
+    if (kind != CompilePrefixKind::kNone && prefix.empty()) {
+      return Error(ErrorCode::kUnsupportedParameter,
+                   "this model has no token for the compile prefix: use none or system",
+                   "linking.compile_prefix");
+    }
+    const ObjectVariant variant = VariantOf(*parts_.model->engine, kind, prefix);
+    for (const auto& [index, context] : piece_contexts_) {
+      LinkPiece& piece = prompt_.pieces[index];
+      const ContextState state = context->record.state;
+      piece.variant = variant;
+      piece.prefix_tokens = prefix;
+      piece.sets_state = state != ContextState::kReady &&
+                         PrimaryCompile(*parts_.model, context->record, {}).key.variant == variant;
+      // What is still compiling is waited for and what failed is tried once more, whatever on_missing says.
+      piece.on_missing = state == ContextState::kReady ? on_missing_ : OnMissing::kRecompile;
+      if (state == ContextState::kCompiling) prompt_.waits_for_compile = true;
+    }
+    return absl::OkStatus();
+  }
+
+  const RouterParts& parts_;
+  const std::string& tenant_;
+  const LinkStrategy& strategy_;
+  const OnMissing on_missing_;
+  std::vector<Resolved> contexts_;                    // each context once
+  std::vector<size_t> context_of_;                    // by reference: its place in contexts_
+  std::map<size_t, const Resolved*> piece_contexts_;  // by piece; contexts_ no longer grows then
+  bool head_is_template_ = false;
+  Prompt prompt_;
+};
+
+}  // namespace
+
+std::vector<Message> ToTemplateMessages(const std::vector<ChatMessage>& messages,
+                                        std::vector<ContentPart>* references) {
+  std::vector<Message> converted;
+  uint32_t count = 0;
+  for (const ChatMessage& message : messages) {
+    Message& out = converted.emplace_back();
+    out.role = message.role == "developer" ? "system" : message.role;
+    for (const ContentPart& part : message.content) {
+      if (part.kind == ContentPart::Kind::kText) {
+        out.parts.push_back({.kind = MessagePart::Kind::kText, .text = part.value, .context_index = 0});
+        continue;
+      }
+      out.parts.push_back({.kind = MessagePart::Kind::kContext, .text = {}, .context_index = count++});
+      if (references != nullptr) references->push_back(part);
+    }
+  }
+  return converted;
+}
+
+absl::StatusOr<std::vector<TokenId>> EncodePieces(const Tokenizer& tokenizer,
+                                                  std::span<const RenderedPiece> pieces) {
+  std::vector<TextRun> runs;
+  for (const RenderedPiece& piece : pieces) {
+    runs.push_back({piece.text, piece.kind == RenderedPiece::Kind::kTemplate});
+  }
+  return tokenizer.Encode(std::span<const TextRun>(runs));
+}
+
+CompileJob PrimaryCompile(const ServedModel& model, const ContextRecord& record,
+                          std::vector<TokenId> tokens) {
+  CompileJob job;
+  job.tenant = record.tenant;
+  job.prefix_tokens =
+      CompilePrefixTokens(*model.tokenizer, record.compile_prefix.kind, record.compile_prefix.tokens);
+  job.key = {record.id, VariantOf(*model.engine, record.compile_prefix.kind, job.prefix_tokens)};
+  job.tokens = std::move(tokens);
+  job.sets_state = record.state != ContextState::kReady;
+  return job;
+}
+
+absl::StatusOr<Prompt> BuildPrompt(const RouterParts& parts, const std::string& tenant,
+                                   const std::vector<ChatMessage>& messages,
+                                   const std::vector<std::string>& context_ids, const LinkStrategy& strategy,
+                                   OnMissing on_missing) {
+  std::vector<ChatMessage> all = messages;
+  if (!context_ids.empty()) {
+    auto last_user = all.rbegin();
+    while (last_user != all.rend() && last_user->role != "user") ++last_user;
+    if (last_user == all.rend()) {
+      return Error(ErrorCode::kInvalidRequest,
+                   "context_ids stand before the last user message, and there is none", "context_ids");
+    }
+    std::vector<ContentPart> content;
+    for (const std::string& id : context_ids) content.push_back({ContentPart::Kind::kContextId, id});
+    content.insert(content.end(), last_user->content.begin(), last_user->content.end());
+    last_user->content = std::move(content);
+    EPIC_RETURN_IF_ERROR(CheckMessages(all, parts.limits));
+  }
+  return PromptBuilder(parts, tenant, strategy, on_missing).Build(all);
+}
+
+}  // namespace epic
