@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "common/base/absl_std.h"
-#include "common/base/check.h"
 #include "common/config/settings.h"
 
 namespace epic {

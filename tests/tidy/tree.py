@@ -30,7 +30,7 @@ class SourceFile:
         self.is_header = path.endswith((".h", ".cuh"))
         stem = os.path.splitext(self.name)[0]
         parts = path.split("/")[:-1]
-        self.is_test = stem.endswith(("_test", "_bench", "_fuzz", "_test_util")) or parts[:1] == ["tests"] or not {"testing", "golden"}.isdisjoint(parts)
+        self.is_test = stem.endswith(("_test", "_bench", "_fuzz", "_test_util", "_fixture")) or parts[:1] == ["tests"] or not {"testing", "golden"}.isdisjoint(parts)
         self.is_code = path.endswith(CODE_SUFFIXES) or self.name == "CMakeLists.txt"
 
     @functools.cached_property
