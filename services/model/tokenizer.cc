@@ -57,6 +57,10 @@ absl::Status CheckIds(const TokenizerSpec& spec) {
   for (const auto& [name, id] : ids) {
     if (id && *id >= spec.tokens.size()) return FieldError(name, "is outside the vocabulary");
   }
+  for (const uint32_t id : spec.end_of_generation) {
+    if (id >= spec.tokens.size())
+      return FieldError("end_of_generation", "names an id outside the vocabulary");
+  }
   if (spec.add_bos && !spec.bos) return FieldError("add_bos", "is set but bos is absent");
   if (spec.add_eos && !spec.eos) return FieldError("add_eos", "is set but eos is absent");
   return absl::OkStatus();
@@ -93,11 +97,13 @@ std::vector<TokenType> EffectiveTypes(const TokenizerSpec& spec) {
     if (types[id] == TokenType::kNormal && EndsGenerationByName(spec.tokens[id]))
       types[id] = TokenType::kControl;
   }
+  std::vector<uint32_t> ids = spec.end_of_generation;
   for (const std::optional<uint32_t>& id : {spec.bos, spec.eos, spec.eot}) {
-    const bool text = id && spec.tokens[*id].size() > 1;
-    if (text && (types[*id] == TokenType::kNormal || types[*id] == TokenType::kUserDefined)) {
-      types[*id] = TokenType::kControl;
-    }
+    if (id) ids.push_back(*id);
+  }
+  for (const uint32_t id : ids) {
+    const bool ordinary = types[id] == TokenType::kNormal || types[id] == TokenType::kUserDefined;
+    if (ordinary && spec.tokens[id].size() > 1) types[id] = TokenType::kControl;
   }
   return types;
 }
@@ -213,6 +219,7 @@ void TokenizerImpl::FillTexts(const TokenizerSpec& spec) {
   }
   if (spec.eos) ends_[*spec.eos] = true;
   if (spec.eot) ends_[*spec.eot] = true;
+  for (const uint32_t id : spec.end_of_generation) ends_[id] = true;
 }
 
 absl::StatusOr<std::unique_ptr<const Tokenizer>> TokenizerImpl::Make(const TokenizerSpec& spec) {

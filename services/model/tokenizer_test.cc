@@ -209,9 +209,11 @@ TEST(TokenizerTest, EndOfGenerationIsEosAndEotAndTheNamesOfControlTokens) {
   const auto im_end = static_cast<uint32_t>(std::find(spec.tokens.begin(), spec.tokens.end(), "<|im_end|>") -
                                             spec.tokens.begin());
   spec.eos = 5;
+  spec.end_of_generation = {7};
   const auto tokenizer = MakeOrDie(spec);
   EXPECT_TRUE(tokenizer->IsEndOfGeneration(im_end));
   EXPECT_TRUE(tokenizer->IsEndOfGeneration(5));
+  EXPECT_TRUE(tokenizer->IsEndOfGeneration(7));
   EXPECT_FALSE(tokenizer->IsEndOfGeneration(im_end - 1));
   EXPECT_FALSE(tokenizer->IsEndOfGeneration(1u << 30));
   EXPECT_EQ(tokenizer->ControlToken("<|im_end|>"), im_end);
@@ -253,6 +255,7 @@ TEST(TokenizerTest, ABadSpecificationNamesItsField) {
   expect([](TokenizerSpec& s) { s.tokens[9] = "\xFF"; }, "tokens[9]");
   expect([](TokenizerSpec& s) { s.bos = 1u << 20; }, "bos");
   expect([](TokenizerSpec& s) { s.eot = 1u << 20; }, "eot");
+  expect([](TokenizerSpec& s) { s.end_of_generation = {1u << 20}; }, "end_of_generation");
   expect([](TokenizerSpec& s) { s.add_bos = true; }, "add_bos");
   expect([](TokenizerSpec& s) { s.merges[4].first = "nowhere to be found"; }, "merges[4]");
   expect([](TokenizerSpec& s) { s.merges.emplace_back("a", "<"); }, "merges[");

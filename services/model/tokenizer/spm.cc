@@ -65,6 +65,10 @@ absl::StatusOr<SpmEncoder> SpmEncoder::Create(const TokenizerSpec& spec, std::sp
     return absl::InvalidArgumentError(
         "tokenizer: unknown is absent and tokens lacks byte tokens, so some texts would have no ids");
   }
+  if (!encoder.has_bytes_ && types[*spec.unknown] == TokenType::kControl) {
+    return absl::InvalidArgumentError(
+        "tokenizer: unknown is a control token, which text of users could then produce; byte tokens are needed");
+  }
   encoder.unknown_ = spec.unknown.value_or(0);
   return encoder;
 }

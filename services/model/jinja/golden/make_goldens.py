@@ -135,7 +135,7 @@ a {# comment #} b{#- c -#} d
   line
 {% endif %}
 end
-  {% if true %}  x  {% endif %}  
+  {% if true %}  x  {% endif %}
 {%- if true -%}  x  {%- endif -%}  y
 a  {{- 'b' -}}  c
 a
