@@ -19,6 +19,7 @@
 #include "common/status/status_macros.h"
 #include "rocksdb/db.h"
 #include "rocksdb/env.h"
+#include "rocksdb/listener.h"
 
 namespace epic::kv_store {
 namespace {
@@ -32,6 +33,16 @@ constexpr uint64_t kMinBlobBytes = 4096;  // smaller slabs stay beside their key
 
 rocksdb::Slice ToSlice(std::string_view text) { return {text.data(), text.size()}; }
 
+// Leaves recovery after an error to our next write (WithResume): RocksDB's own looks only every few seconds,
+// and refuses ours meanwhile.
+class NoAutoRecovery final : public rocksdb::EventListener {
+ public:
+  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason /*reason*/, rocksdb::Status /*error*/,
+                            bool* auto_recovery) override {
+    *auto_recovery = false;
+  }
+};
+
 rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
   rocksdb::DBOptions options;
   options.create_if_missing = true;
@@ -41,6 +52,8 @@ rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
   options.max_total_wal_size = 64 * kMiB;
   options.keep_log_file_num = 2;
   options.info_log_level = rocksdb::InfoLogLevel::WARN_LEVEL;
+  options.listeners.push_back(std::make_shared<NoAutoRecovery>());
+  options.max_bgerror_resume_count = 0;
   if (env != nullptr) options.env = env;
   return options;
 }
