@@ -46,20 +46,19 @@ HWY_INLINE void LoadPair(const uint32_t* panel, VF& left, VF& right) {
 constexpr size_t PanelStep(const float*) { return kPanelColumns; }
 constexpr size_t PanelStep(const uint32_t*) { return kHalfPanel; }
 
-// Sums kRows x kPanels panels and hands each vector to `sink`:
-//   sink.Start(row, panel, column) gives what the chain starts from, for the vector at `column` of the panel;
-//   sink.Finish(row, panel, column, sum) takes the result.
+// Sums kRows x kPanels panels, from zero, and hands each vector to sink.Finish(row, panel, column, sum).
 // Shape: a [kRows][lda], panels [kPanels][panel_stride].
 template <size_t kRows, size_t kPanels, class Element, class Sink>
 HWY_NOINLINE void MicroTile(const float* HWY_RESTRICT a, size_t lda, const Element* HWY_RESTRICT panels,
-                            size_t panel_stride, size_t k_count, const Sink& sink) {
+                            size_t panel_stride, size_t k_count, const Sink& result) {
+  const Sink sink = result;  // a copy, so that stores through it cannot change it
   for (size_t h = 0; h < kHalfPanel; h += kLanes) {
     VF left[kRows][kPanels];
     VF right[kRows][kPanels];
     for (size_t r = 0; r < kRows; ++r) {
       for (size_t p = 0; p < kPanels; ++p) {
-        left[r][p] = sink.Start(r, p, h);
-        right[r][p] = sink.Start(r, p, h + kHalfPanel);
+        left[r][p] = hn::Zero(DF());
+        right[r][p] = hn::Zero(DF());
       }
     }
     const Element* HWY_RESTRICT at = panels + h;

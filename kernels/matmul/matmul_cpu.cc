@@ -64,7 +64,6 @@ struct ProductSink {
   HWY_INLINE ProductSink AtRow(size_t row) const {
     return {out + row * out_stride, out_stride, bias, accumulate, columns};
   }
-  HWY_INLINE VF Start(size_t, size_t, size_t) const { return hn::Zero(DF()); }
   HWY_INLINE void Finish(size_t row, size_t panel, size_t column, VF sum) const {
     const DF d;
     const size_t at = panel * kPanelColumns + column;

@@ -250,7 +250,7 @@ HWY_INLINE bool PackValues(const KvSegment& segment, size_t head_offset, const K
   return hn::AllTrue(d, hn::Eq(bad, hn::Zero(d)));
 }
 
-// Products into rows of plain memory: from zero for scores, onto what is there for sums.
+// Products into rows of plain memory: scores overwrite it, sums of values are added to what is there.
 template <bool kAdd>
 struct PlainSink {
   float* out;
@@ -258,15 +258,10 @@ struct PlainSink {
 
   HWY_INLINE PlainSink AtPanel(size_t panel) const { return {out + panel * kPanelColumns, out_stride}; }
   HWY_INLINE PlainSink AtRow(size_t row) const { return {out + row * out_stride, out_stride}; }
-  HWY_INLINE float* At(size_t row, size_t panel, size_t column) const {
-    return out + row * out_stride + panel * kPanelColumns + column;
-  }
-  HWY_INLINE VF Start(size_t row, size_t panel, size_t column) const {
-    if constexpr (kAdd) return hn::LoadU(DF(), At(row, panel, column));
-    return hn::Zero(DF());
-  }
   HWY_INLINE void Finish(size_t row, size_t panel, size_t column, VF sum) const {
-    hn::StoreU(sum, DF(), At(row, panel, column));
+    float* to = out + row * out_stride + panel * kPanelColumns + column;
+    if constexpr (kAdd) sum = hn::Add(hn::LoadU(DF(), to), sum);
+    hn::StoreU(sum, DF(), to);
   }
 };
 
