@@ -427,7 +427,13 @@ void HttpConnection::OnClientGone() {
   Close();
 }
 
+void HttpConnection::EndStreaming() {
+  if (streaming_) door_->streams.fetch_sub(1);
+  streaming_ = false;
+}
+
 void HttpConnection::FinishRequest() {
+  EndStreaming();
   Report(status_);
   exchange_->Detach();
   exchange_.reset();
@@ -480,6 +486,7 @@ bool HttpConnection::AppendOutput() {
     head_sent_ = true;
     status_ = output.head->status;
     streaming_ = output.streamed;
+    if (streaming_) door_->streams.fetch_add(1);
     if (streaming_ && !http11_) keep_alive_ = false;
     AppendHead(*output.head, streaming_);
     if (!streaming_ && !head_only_) next_out_ += output.head->body;
@@ -625,6 +632,7 @@ void HttpConnection::ReleaseBody() {
 void HttpConnection::Close() {
   if (state_ == State::kClosed) return;
   state_ = State::kClosed;
+  EndStreaming();
   if (exchange_ != nullptr) {
     exchange_->Cancel();
     exchange_->Detach();

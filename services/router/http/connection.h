@@ -48,6 +48,7 @@ struct HttpDoorState {
   std::atomic<bool> draining{false};
   std::atomic<uint64_t> next_request{0};
   std::atomic<uint64_t> body_bytes{0};
+  std::atomic<uint64_t> streams{0};  // answers being streamed
 };
 
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
@@ -100,6 +101,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void RunOnWorker();
   std::shared_ptr<Exchange> NewExchange();
   void OnClientGone();
+  void EndStreaming();
   void FinishRequest();
   void Report(int status);
   HttpAnswer RefusalAnswer(const absl::Status& status) const;

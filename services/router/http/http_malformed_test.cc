@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/random.h"
-#include "services/router/http/server_fixture.h"
+#include "services/router/http/testing/server_fixture.h"
 
 namespace epic {
 namespace {

@@ -59,6 +59,7 @@ class HttpServer::Impl {
     absl::MutexLock lock(&mu_);
     return connections_.size();
   }
+  uint64_t streams() const { return door_.streams.load(); }
   const tcp::endpoint& endpoint() const { return endpoint_; }
 
  private:
@@ -256,5 +257,6 @@ std::string HttpServer::address() const {
 bool HttpServer::Drain(int64_t timeout_ms) { return impl_->Drain(timeout_ms); }
 void HttpServer::Stop() { impl_->Stop(); }
 uint64_t HttpServer::connections() const { return impl_->connections(); }
+uint64_t HttpServer::streams() const { return impl_->streams(); }
 
 }  // namespace epic

@@ -38,8 +38,9 @@ class HttpServer {
   // Cancels what runs, closes everything, waits for all threads. Idempotent.
   void Stop();
 
-  // Open connections, for a gauge.
+  // For gauges: open connections, answers being streamed.
   uint64_t connections() const;
+  uint64_t streams() const;
 
  private:
   class Impl;

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "services/router/http/server_fixture.h"
+#include "services/router/http/testing/server_fixture.h"
 
 namespace epic {
 namespace {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "services/router/http/server_fixture.h"
+#include "services/router/http/testing/server_fixture.h"
 
 namespace epic {
 namespace {
@@ -128,6 +128,7 @@ TEST_F(HttpStreamTest, HeadersAndTheRoleComeAtOnceAndPingsFillTheSilence) {
   call.sink->OnStart(FakeChat::Start());
   ASSERT_TRUE(client.ReadHead().has_value());
   ASSERT_TRUE(client.ReadUntil("\"role\":\"assistant\"").has_value());
+  EXPECT_EQ(server_->streams(), 1u);
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(client.ReadUntil(": ping\n\n").has_value());
   call.sink->OnDelta({0, "x", {}});
   call.sink->OnFinish(0, "length");
@@ -136,6 +137,7 @@ TEST_F(HttpStreamTest, HeadersAndTheRoleComeAtOnceAndPingsFillTheSilence) {
   // The connection goes on.
   ASSERT_TRUE(client.Request("GET", "/health"));
   EXPECT_EQ(client.Read()->status, 200);
+  EXPECT_EQ(server_->streams(), 0u);
 }
 
 TEST_F(HttpStreamTest, AFailureAmidTheStreamIsAnErrorEventThenDone) {
@@ -297,6 +299,7 @@ TEST_F(HttpStreamTest, ManyClientsThatComeAndGoLeaveNothingOpen) {
   for (std::thread& thread : clients) thread.join();
   EXPECT_TRUE(server_->Drain(10'000));
   EXPECT_EQ(server_->connections(), 0u);
+  EXPECT_EQ(server_->streams(), 0u);
 }
 
 }  // namespace

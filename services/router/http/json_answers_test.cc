@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "services/router/http/fakes.h"
+#include "services/router/http/testing/fakes.h"
 
 namespace epic {
 namespace {

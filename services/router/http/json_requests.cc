@@ -204,10 +204,11 @@ std::optional<int64_t> ParseWholeNumber(std::string_view text) {
   return value;
 }
 
+// The printer replaces what is not UTF-8: text that comes back unchanged is.
 bool IsUtf8(const std::string& text) {
-  return !Json(text).dump(-1, ' ', false, Json::error_handler_t::ignore).empty() &&
-         ParseJson(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace), JsonLimits()).value() ==
-             text;
+  const absl::StatusOr<Json> back =
+      ParseJson(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace), JsonLimits());
+  return back.ok() && *back == text;
 }
 
 // name=value pairs of a query. Errors: a broken escape, text that is not UTF-8.

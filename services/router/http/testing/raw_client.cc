@@ -1,4 +1,4 @@
-#include "services/router/http/raw_client.h"
+#include "services/router/http/testing/raw_client.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -1,7 +1,7 @@
 // Apis for the tests of the HTTP door: they record what they get and answer what the test says. Tests only.
 // Thread-safe unless a member says otherwise.
-#ifndef EPIC_SERVICES_ROUTER_HTTP_FAKES_H_
-#define EPIC_SERVICES_ROUTER_HTTP_FAKES_H_
+#ifndef EPIC_SERVICES_ROUTER_HTTP_TESTING_FAKES_H_
+#define EPIC_SERVICES_ROUTER_HTTP_TESTING_FAKES_H_
 
 #include <functional>
 #include <memory>
@@ -173,4 +173,4 @@ struct FakeApis {
 
 }  // namespace epic::testing
 
-#endif  // EPIC_SERVICES_ROUTER_HTTP_FAKES_H_
+#endif  // EPIC_SERVICES_ROUTER_HTTP_TESTING_FAKES_H_

@@ -1,7 +1,7 @@
 // A small HTTP client over a blocking socket with deadlines, for tests: it sends any bytes and reads answers
 // exactly. Tests only; one thread.
-#ifndef EPIC_SERVICES_ROUTER_HTTP_RAW_CLIENT_H_
-#define EPIC_SERVICES_ROUTER_HTTP_RAW_CLIENT_H_
+#ifndef EPIC_SERVICES_ROUTER_HTTP_TESTING_RAW_CLIENT_H_
+#define EPIC_SERVICES_ROUTER_HTTP_TESTING_RAW_CLIENT_H_
 
 #include <cstdint>
 #include <map>
@@ -65,4 +65,4 @@ std::optional<RawAnswer> Ask(uint16_t port, std::string_view method, std::string
 
 }  // namespace epic::testing
 
-#endif  // EPIC_SERVICES_ROUTER_HTTP_RAW_CLIENT_H_
+#endif  // EPIC_SERVICES_ROUTER_HTTP_TESTING_RAW_CLIENT_H_

@@ -1,6 +1,6 @@
 // What the server tests share: a door over fake Apis, and the check of a four-key error. Tests only.
-#ifndef EPIC_SERVICES_ROUTER_HTTP_SERVER_FIXTURE_H_
-#define EPIC_SERVICES_ROUTER_HTTP_SERVER_FIXTURE_H_
+#ifndef EPIC_SERVICES_ROUTER_HTTP_TESTING_SERVER_FIXTURE_H_
+#define EPIC_SERVICES_ROUTER_HTTP_TESTING_SERVER_FIXTURE_H_
 
 #include <memory>
 #include <optional>
@@ -16,9 +16,9 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/testing/status_matchers.h"
-#include "services/router/http/fakes.h"
 #include "services/router/http/http_server.h"
-#include "services/router/http/raw_client.h"
+#include "services/router/http/testing/fakes.h"
+#include "services/router/http/testing/raw_client.h"
 
 namespace epic::testing {
 
@@ -89,4 +89,4 @@ inline void ExpectError(const std::optional<RawAnswer>& answer, int status, cons
 
 }  // namespace epic::testing
 
-#endif  // EPIC_SERVICES_ROUTER_HTTP_SERVER_FIXTURE_H_
+#endif  // EPIC_SERVICES_ROUTER_HTTP_TESTING_SERVER_FIXTURE_H_
