@@ -50,8 +50,7 @@ absl::Status Status(const Console& console, const CommonFlags& common) {
                  << " tokens\n";
   }
   if (report.contains("requests")) {
-    const json requests = report["requests"].is_object() ? report["requests"].value("requests", json::array())
-                                                         : report["requests"];
+    const json requests = report["requests"].value("data", json::array());
     *console.out << requests.size() << " requests in flight\n";
   }
   return absl::OkStatus();

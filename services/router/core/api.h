@@ -194,6 +194,26 @@ class ChatApi {
   virtual void Complete(const RequestScope& scope, ChatRequest request, std::shared_ptr<ChatSink> sink) = 0;
 };
 
+// --- quality
+// ------------------------------------------------------------------------------------------------------
+
+// How far the chat's linked prompt is from the same prompt computed whole. KL in nats, over the rows that
+// predict the greedy answer of `full` (at most 32 tokens).
+struct ChatQuality {
+  std::string linking;
+  uint32_t tokens = 0;  // of the answer
+  double kl_mean = 0, kl_median = 0, kl_first = 0;
+  double top1 = 0;  // share of rows with the same likeliest token
+  uint32_t prompt_tokens = 0, cached_tokens = 0, recomputed_tokens = 0;
+};
+
+class QualityApi {
+ public:
+  virtual ~QualityApi() = default;
+  // Blocks for the seconds that it takes. `request` is refused where ChatApi would refuse it.
+  virtual absl::StatusOr<ChatQuality> Compare(const RequestScope& scope, const ChatRequest& request) = 0;
+};
+
 // --- models
 // -------------------------------------------------------------------------------------------------------
 
@@ -257,6 +277,7 @@ struct Apis {
   ChatApi* chat = nullptr;
   ModelApi* models = nullptr;
   NodeApi* node = nullptr;
+  QualityApi* quality = nullptr;  // of the admin door
 };
 
 }  // namespace epic

@@ -93,6 +93,8 @@ void HttpHandlers::Dispatch(const RouteMatch& match, HttpRequest& request,
           PlainText(apis_.node->MetricsText(), "text/plain; version=0.0.4; charset=utf-8"));
     case HttpCall::kDebugRequests:
       return exchange->Answer(Json(PrintInFlight(apis_.node->InFlight())));
+    case HttpCall::kDebugQuality:
+      return Quality(request, exchange);
     case HttpCall::kPreflight:
       return Fail(Error(ErrorCode::kInternal, "a preflight request is answered by the connection"), exchange);
   }
@@ -183,6 +185,15 @@ void HttpHandlers::ApplyTemplate(const HttpRequest& request, const SharedExchang
   const absl::StatusOr<std::string> prompt = apis_.models->ApplyTemplate(parsed->model, parsed->messages);
   if (!prompt.ok()) return Fail(prompt.status(), exchange);
   exchange->Answer(Json(PrintPrompt(*prompt)));
+}
+
+void HttpHandlers::Quality(const HttpRequest& request, const SharedExchange& exchange) const {
+  const absl::StatusOr<ParsedChat> parsed = ParseChat(request.body, LimitsOf(options_));
+  if (!parsed.ok()) return Fail(parsed.status(), exchange);
+  const absl::StatusOr<ChatQuality> quality =
+      apis_.quality->Compare(ScopeOf(request, exchange), parsed->request);
+  if (!quality.ok()) return Fail(quality.status(), exchange);
+  exchange->Answer(Json(PrintQuality(*quality)));
 }
 
 void HttpHandlers::Health(const SharedExchange& exchange) const {

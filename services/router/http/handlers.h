@@ -36,6 +36,7 @@ class HttpHandlers {
   void Detokenize(const HttpRequest& request, const SharedExchange& exchange) const;
   void ApplyTemplate(const HttpRequest& request, const SharedExchange& exchange) const;
   void GetModel(const std::string& id, const SharedExchange& exchange) const;
+  void Quality(const HttpRequest& request, const SharedExchange& exchange) const;
   void Health(const SharedExchange& exchange) const;
 
   RequestScope ScopeOf(const HttpRequest& request, const SharedExchange& exchange) const;

@@ -240,6 +240,19 @@ std::string PrintVersion(const std::string& version, const std::string& build) {
   return Dump({{"name", "epic"}, {"version", version}, {"build", build}});
 }
 
+std::string PrintQuality(const ChatQuality& quality) {
+  return Dump({{"object", "quality"},
+               {"linking", quality.linking},
+               {"tokens", quality.tokens},
+               {"kl_mean", quality.kl_mean},
+               {"kl_median", quality.kl_median},
+               {"kl_first", quality.kl_first},
+               {"top1", quality.top1},
+               {"prompt_tokens", quality.prompt_tokens},
+               {"cached_tokens", quality.cached_tokens},
+               {"recomputed_tokens", quality.recomputed_tokens}});
+}
+
 std::string PrintInFlight(const std::vector<InFlightRequest>& requests) {
   Json list = Json::array();
   for (const InFlightRequest& request : requests) {

@@ -24,6 +24,7 @@ std::string PrintPrompt(const std::string& prompt);
 // When not able, with the four-key error beside the report.
 std::string PrintHealth(const HealthReport& report);
 std::string PrintVersion(const std::string& version, const std::string& build);
+std::string PrintQuality(const ChatQuality& quality);
 std::string PrintInFlight(const std::vector<InFlightRequest>& requests);
 
 // One choice of an answer that is not streamed.

@@ -37,6 +37,7 @@ constexpr std::array kRoutes = {
     Route{"GET", "/ready", HttpCall::kReady, kAdminOnly},
     Route{"GET", "/metrics", HttpCall::kMetrics, kAdminOnly},
     Route{"GET", "/debug/requests", HttpCall::kDebugRequests, kAdminOnly},
+    Route{"POST", "/debug/quality", HttpCall::kDebugQuality, kAdminOnly},
 };
 
 constexpr std::string_view kIdSuffix = "{id}";
@@ -175,6 +176,8 @@ std::string_view NameOf(HttpCall call) {
       return "metrics";
     case HttpCall::kDebugRequests:
       return "debug_requests";
+    case HttpCall::kDebugQuality:
+      return "debug_quality";
     case HttpCall::kPreflight:
       return "preflight";
   }
@@ -202,6 +205,7 @@ bool TakesBody(HttpCall call) {
     case HttpCall::kTokenize:
     case HttpCall::kDetokenize:
     case HttpCall::kApplyTemplate:
+    case HttpCall::kDebugQuality:
       return true;
     default:
       return false;

@@ -30,6 +30,7 @@ enum class HttpCall : uint8_t {
   kReady,
   kMetrics,
   kDebugRequests,
+  kDebugQuality,
   kPreflight,  // OPTIONS on any path
 };
 

@@ -1,0 +1,202 @@
+#include "services/link_worker/core/quality.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "common/base/check.h"
+#include "common/base/mutex.h"
+#include "common/status/error.h"
+#include "common/status/status_macros.h"
+#include "services/link_worker/core/link_service.h"
+
+namespace epic {
+namespace {
+
+// Something that ends once, on another thread.
+class Ending {
+ public:
+  void Set(absl::Status status) {
+    MutexLock lock(&mu_);
+    status_ = std::move(status);
+    done_ = true;
+    changed_.SignalAll();
+  }
+  absl::Status Wait() {
+    MutexLock lock(&mu_);
+    while (!done_) changed_.Wait(&mu_);
+    return status_;
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  bool done_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);
+};
+
+// Collects the tokens of one greedy answer. Read after Wait.
+class AnswerSink final : public LinkSink {
+ public:
+  void OnLinked(const LinkStats&) override {}
+  bool OnToken(const GeneratedToken& token) override {
+    tokens.push_back(token.token);
+    return true;
+  }
+  void OnFinish(uint32_t, FinishReason reason) override { stopped = reason == FinishReason::kStop; }
+  void OnDone(const absl::Status& status) override { ending.Set(status); }
+
+  std::vector<TokenId> tokens;
+  bool stopped = false;
+  Ending ending;
+};
+
+// Collects rows of logits. Read after Wait.
+class LogitsSink final : public ScoreSink {
+ public:
+  void OnLogits(uint32_t, std::span<const float> logits) override {
+    rows.emplace_back(logits.begin(), logits.end());
+  }
+  void OnDone(const absl::Status& status, const LinkStats& linked) override {
+    stats = linked;
+    ending.Set(status);
+  }
+
+  std::vector<std::vector<float>> rows;
+  LinkStats stats;
+  Ending ending;
+};
+
+std::vector<PromptPiece> WithoutObjects(const LinkJob& job) {
+  std::vector<PromptPiece> pieces;
+  for (const LinkPiece& piece : job.pieces) {
+    PromptPiece own;
+    own.tokens = piece.tokens;
+    pieces.push_back(std::move(own));
+  }
+  return pieces;
+}
+
+absl::StatusOr<std::shared_ptr<const KvObject>> Fetch(Compiler* compiler, const LinkJob& job,
+                                                      const LinkPiece& piece) {
+  Ending ending;
+  std::shared_ptr<const KvObject> object;
+  CompileJob compile{
+      job.tenant, {piece.context, piece.variant}, piece.tokens, piece.prefix_tokens, piece.sets_state};
+  EPIC_RETURN_IF_ERROR(compiler
+                           ->Ensure(std::move(compile),
+                                    [&](absl::StatusOr<CompileOutcome> outcome) {
+                                      if (outcome.ok()) object = std::move(outcome->object);
+                                      ending.Set(outcome.status());
+                                    })
+                           .status());
+  EPIC_RETURN_IF_ERROR(ending.Wait());
+  return object;
+}
+
+absl::StatusOr<std::vector<PromptPiece>> WithObjects(Compiler* compiler, const LinkJob& job) {
+  std::vector<PromptPiece> pieces = WithoutObjects(job);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (job.pieces[i].kind != LinkPiece::Kind::kContext) continue;
+    EPIC_ASSIGN_OR_RETURN(pieces[i].object, Fetch(compiler, job, job.pieces[i]));
+    pieces[i].prefix_tokens = job.pieces[i].prefix_tokens;
+  }
+  return pieces;
+}
+
+}  // namespace
+
+double KlDivergence(std::span<const float> p_logits, std::span<const float> q_logits) {
+  EPIC_CHECK(!p_logits.empty() && p_logits.size() == q_logits.size());
+  const auto log_sum = [](std::span<const float> logits) {
+    const double top = *std::max_element(logits.begin(), logits.end());
+    double sum = 0;
+    for (const float logit : logits) sum += std::exp(logit - top);
+    return top + std::log(sum);
+  };
+  const double p_norm = log_sum(p_logits);
+  const double q_norm = log_sum(q_logits);
+  double kl = 0;
+  for (size_t i = 0; i < p_logits.size(); ++i) {
+    const double log_p = p_logits[i] - p_norm;
+    kl += std::exp(log_p) * (log_p - (q_logits[i] - q_norm));
+  }
+  return std::max(kl, 0.0);  // rounding may leave a tiny negative
+}
+
+QualityReport CompareLogits(const std::vector<std::vector<float>>& full,
+                            const std::vector<std::vector<float>>& linked) {
+  EPIC_CHECK(!full.empty() && full.size() == linked.size());
+  std::vector<double> kl;
+  QualityReport report;
+  const auto likeliest = [](const std::vector<float>& row) {
+    return std::max_element(row.begin(), row.end()) - row.begin();
+  };
+  for (size_t row = 0; row < full.size(); ++row) {
+    kl.push_back(KlDivergence(full[row], linked[row]));
+    report.kl_mean += kl.back();
+    report.top1 += likeliest(full[row]) == likeliest(linked[row]) ? 1 : 0;
+  }
+  const auto rows = static_cast<double>(full.size());
+  report.tokens = static_cast<uint32_t>(full.size());
+  report.kl_mean /= rows;
+  report.top1 /= rows;
+  report.kl_first = kl.front();
+  std::sort(kl.begin(), kl.end());
+  const size_t middle = kl.size() / 2;
+  report.kl_median = kl.size() % 2 == 1 ? kl[middle] : (kl[middle - 1] + kl[middle]) / 2;
+  return report;
+}
+
+absl::StatusOr<QualityReport> EngineQualityProbe::Compare(const LinkJob& job, const CancelToken& cancel) {
+  if (busy_.exchange(true)) {
+    return RetryLater(ErrorCode::kQueueFull,
+                      "another comparison of quality is running; try again when it is over", 5000);
+  }
+  absl::StatusOr<QualityReport> report = CompareAlone(job, cancel);
+  busy_.store(false);
+  return report;
+}
+
+absl::StatusOr<QualityReport> EngineQualityProbe::CompareAlone(const LinkJob& job,
+                                                               const CancelToken& cancel) {
+  Engine& engine = *model_->engine;
+  const std::vector<TokenId> ends = EndTokens(*model_->tokenizer);
+  LinkRequest greedy;
+  greedy.pieces = WithoutObjects(job);
+  greedy.strategy = {.kind = StrategyKind::kFull};
+  greedy.sampling.temperature = 0;
+  greedy.max_tokens = std::clamp(job.max_tokens, 1u, kMaxTokens);
+  greedy.stop_tokens = ends;
+  greedy.cancel = cancel;
+  const auto answer = std::make_shared<AnswerSink>();
+  EPIC_RETURN_IF_ERROR(engine.SubmitLink(std::move(greedy), answer));
+  EPIC_RETURN_IF_ERROR(answer->ending.Wait());
+  // An answer that ended by itself is scored on its end too.
+  if (answer->stopped && !ends.empty()) answer->tokens.push_back(ends.front());
+  if (answer->tokens.empty()) return absl::InternalError("the model gave no answer to compare");
+
+  const auto score = [&](std::vector<PromptPiece> pieces, const LinkStrategy& strategy,
+                         const std::shared_ptr<LogitsSink>& sink) -> absl::Status {
+    EPIC_RETURN_IF_ERROR(engine.SubmitScore({std::move(pieces), strategy, answer->tokens, cancel}, sink));
+    return sink->ending.Wait();
+  };
+  // `prefix` is exact as `full` is, and reads the rows that the answer's run has just computed.
+  const auto full = std::make_shared<LogitsSink>();
+  EPIC_RETURN_IF_ERROR(score(WithoutObjects(job), {.kind = StrategyKind::kPrefix}, full));
+  EPIC_ASSIGN_OR_RETURN(std::vector<PromptPiece> pieces, WithObjects(compiler_, job));
+  const auto linked = std::make_shared<LogitsSink>();
+  EPIC_RETURN_IF_ERROR(score(std::move(pieces), job.strategy, linked));
+  if (full->rows.size() != linked->rows.size() || full->rows.empty()) {
+    return absl::InternalError("the two sides were scored on different rows");
+  }
+  QualityReport report = CompareLogits(full->rows, linked->rows);
+  report.prompt_tokens = linked->stats.prompt_tokens;
+  report.recomputed_tokens = linked->stats.recomputed_tokens;
+  report.cached_tokens = linked->stats.cached_tokens;
+  return report;
+}
+
+}  // namespace epic
