@@ -5,11 +5,13 @@
 namespace epic {
 
 void F32ToBf16(const float* in, Bf16* out, size_t count, KernelPath path) {
-  internal::F32ToBf16Reference(in, out, count);
+  if (path == KernelPath::kReference) return internal::F32ToBf16Reference(in, out, count);
+  internal::F32ToBf16Cpu(in, out, count);
 }
 
 void Bf16ToF32(const Bf16* in, float* out, size_t count, KernelPath path) {
-  internal::Bf16ToF32Reference(in, out, count);
+  if (path == KernelPath::kReference) return internal::Bf16ToF32Reference(in, out, count);
+  internal::Bf16ToF32Cpu(in, out, count);
 }
 
 }  // namespace epic

@@ -8,6 +8,8 @@ namespace epic::internal {
 
 void F32ToBf16Reference(const float* in, Bf16* out, size_t count);
 void Bf16ToF32Reference(const Bf16* in, float* out, size_t count);
+void F32ToBf16Cpu(const float* in, Bf16* out, size_t count);
+void Bf16ToF32Cpu(const Bf16* in, float* out, size_t count);
 
 }  // namespace epic::internal
 

@@ -15,8 +15,10 @@ void KvWrite(const KvWriteArgs& args, ThreadPool* pool, KernelPath path) {
              (args.positions != nullptr && args.rope->half_dim() * 2 == args.head_dim));
   EPIC_CHECK(args.in_stride >= size_t{args.kv_heads} * args.head_dim);
   EPIC_CHECK((args.first_row + args.rows) * args.head_dim <= args.head_stride);
-  ForRowBlocks(pool, args.rows, kBlockRows,
-               [&](size_t begin, size_t end) { internal::KvWriteReference(args, begin, end); });
+  ForRowBlocks(pool, args.rows, kBlockRows, [&](size_t begin, size_t end) {
+    if (path == KernelPath::kReference) return internal::KvWriteReference(args, begin, end);
+    internal::KvWriteCpu(args, begin, end);
+  });
 }
 
 }  // namespace epic

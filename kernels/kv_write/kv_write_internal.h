@@ -7,6 +7,7 @@
 namespace epic::internal {
 
 void KvWriteReference(const KvWriteArgs& args, size_t begin, size_t end);
+void KvWriteCpu(const KvWriteArgs& args, size_t begin, size_t end);
 
 }  // namespace epic::internal
 

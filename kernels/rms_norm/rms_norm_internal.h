@@ -7,6 +7,7 @@
 namespace epic::internal {
 
 void RmsNormReference(const RmsNormArgs& args, size_t begin, size_t end);
+void RmsNormCpu(const RmsNormArgs& args, size_t begin, size_t end);
 
 }  // namespace epic::internal
 

@@ -11,8 +11,10 @@ constexpr size_t kBlockRows = 16;
 
 void SwiGlu(const SwiGluArgs& args, ThreadPool* pool, KernelPath path) {
   EPIC_CHECK(args.in_stride >= args.dim && args.out_stride >= args.dim);
-  ForRowBlocks(pool, args.rows, kBlockRows,
-               [&](size_t begin, size_t end) { internal::SwiGluReference(args, begin, end); });
+  ForRowBlocks(pool, args.rows, kBlockRows, [&](size_t begin, size_t end) {
+    if (path == KernelPath::kReference) return internal::SwiGluReference(args, begin, end);
+    internal::SwiGluCpu(args, begin, end);
+  });
 }
 
 }  // namespace epic

@@ -7,6 +7,7 @@
 namespace epic::internal {
 
 void SwiGluReference(const SwiGluArgs& args, size_t begin, size_t end);
+void SwiGluCpu(const SwiGluArgs& args, size_t begin, size_t end);
 
 }  // namespace epic::internal
 
