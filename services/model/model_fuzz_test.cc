@@ -1,5 +1,5 @@
-// Random byte flips, insertions and truncations of model files: a load ends in a Model or in an error, whatever
-// the bytes, and within a bound of memory. Seeds are fixed; a failing one is in the message.
+// Random byte flips, insertions and truncations of model files: a load ends in a Model or in an error,
+// whatever the bytes, and within a bound of memory. Seeds are fixed; a failing one is in the message.
 #include <string>
 #include <vector>
 
