@@ -156,8 +156,8 @@ void HttpServer::Impl::OnAccepted(boost::system::error_code ec, tcp::socket sock
   boost::system::error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
   socket.set_option(asio::socket_base::keep_alive(true), ignored);
+  Accept();  // first: what Admit may fail at must not end the accepting
   Admit(std::move(socket));
-  Accept();
 }
 
 void HttpServer::Impl::Admit(tcp::socket socket) {
@@ -231,6 +231,8 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpOptions option
   if (options.door == HttpDoor::kPublic) {
     EPIC_CHECK(apis.contexts != nullptr && apis.chat != nullptr && apis.models != nullptr);
   }
+  // A body that is allowed must also fit into the sum of all.
+  options.max_total_body_bytes = std::max(options.max_total_body_bytes, options.max_body_bytes);
   auto impl = std::make_unique<Impl>(std::move(options), apis, clock, id_seed, std::move(observer));
   if (absl::Status status = impl->Listen(); !status.ok()) return status;
   impl->Run();

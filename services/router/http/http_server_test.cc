@@ -222,6 +222,7 @@ TEST_F(HttpServerTest, BodiesUpToTheLimitAreTakenAndLargerOnesAre413) {
 
 TEST_F(HttpServerTest, TheSumOfAllBodiesIsBounded) {
   HttpOptions options;
+  options.max_body_bytes = 1000;
   options.max_total_body_bytes = 1000;
   Serve(options);
   RawClient first(port());
