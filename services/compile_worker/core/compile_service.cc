@@ -75,8 +75,15 @@ class CompileService::Sink final : public CompileSink {
 };
 
 CompileService::CompileService(const CompileLimits& limits, Engine* engine, KvStore* store,
-                               Executor* executor, const Clock* clock)
-    : limits_(limits), engine_(engine), store_(store), executor_(executor), clock_(clock) {}
+                               Executor* executor, const Clock* clock, Metrics* metrics)
+    : limits_(limits), engine_(engine), store_(store), executor_(executor), clock_(clock) {
+  if (metrics == nullptr) return;
+  series_.emplace(Series{.ok = metrics->GetCounter(MetricId::kCompilesTotal, {"ok"}),
+                         .failed = metrics->GetCounter(MetricId::kCompilesTotal, {"failed"}),
+                         .cancelled = metrics->GetCounter(MetricId::kCompilesTotal, {"cancelled"}),
+                         .tokens = metrics->GetCounter(MetricId::kCompileTokensTotal),
+                         .seconds = metrics->GetHistogram(MetricId::kCompileSeconds)});
+}
 
 CompileService::~CompileService() { Stop(); }
 
@@ -277,6 +284,25 @@ void CompileService::WriteState(const Flight& flight, const absl::Status& status
   }
 }
 
+void CompileService::Count(const Flight& flight, const absl::Status& status, bool computed, bool cancelled) {
+  if (status.ok() && !computed) {
+    ++totals_.found;
+    return;
+  }
+  const uint64_t tokens = flight.job.tokens.size();
+  if (status.ok()) {
+    ++totals_.compiled;
+    totals_.compiled_tokens += tokens;
+  } else {
+    ++(cancelled ? totals_.cancelled : totals_.failed);
+  }
+  if (!series_.has_value()) return;
+  (status.ok() ? series_->ok : cancelled ? series_->cancelled : series_->failed).Add();
+  if (!status.ok()) return;
+  series_->tokens.Add(tokens);
+  series_->seconds.Observe(static_cast<double>(clock_->SteadyNs() - flight.started_ns) / 1e9);
+}
+
 void CompileService::Complete(const std::shared_ptr<Flight>& flight,
                               const absl::StatusOr<std::shared_ptr<const KvObject>>& result, bool computed) {
   std::map<CompileTicket, Done> waiters;
@@ -296,12 +322,7 @@ void CompileService::Complete(const std::shared_ptr<Flight>& flight,
     waiters.swap(flight->waiters);
     starter = flight->starter;
     for (const auto& [ticket, done] : waiters) tickets_.erase(ticket);
-    if (result.ok()) {
-      ++(computed ? totals_.compiled : totals_.found);
-      if (computed) totals_.compiled_tokens += flight->job.tokens.size();
-    } else {
-      ++(cancelled ? totals_.cancelled : totals_.failed);
-    }
+    Count(*flight, result.status(), computed, cancelled);
     Launch();
   }
   for (const auto& [ticket, done] : waiters) {

@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "common/base/clock.h"
 #include "common/base/executor.h"
 #include "common/base/mutex.h"
+#include "common/metrics/metrics.h"
 #include "common/storage/kv_store.h"
 #include "services/engine/engine.h"
 #include "services/worker_api/compiler.h"
@@ -47,9 +49,9 @@ struct CompileStats {
 
 class CompileService final : public Compiler {
  public:
-  // All pointers outlive the service.
+  // All pointers outlive the service; metrics may be null.
   CompileService(const CompileLimits& limits, Engine* engine, KvStore* store, Executor* executor,
-                 const Clock* clock);
+                 const Clock* clock, Metrics* metrics = nullptr);
   // REQUIRES: Stop returned, and the engine and the executor run no more work of this service.
   ~CompileService() override;
 
@@ -65,6 +67,10 @@ class CompileService final : public Compiler {
 
  private:
   class Sink;
+  struct Series {
+    Counter ok, failed, cancelled, tokens;
+    Histogram seconds;
+  };
   struct Flight;
   using FlightKey = std::pair<std::string, ObjectKey>;  // tenant, key
   using Outcome = absl::StatusOr<CompileOutcome>;
@@ -79,6 +85,8 @@ class CompileService final : public Compiler {
   // Ends the flight, or begins it again when it was cancelled and somebody joined since.
   void Complete(const std::shared_ptr<Flight>& flight,
                 const absl::StatusOr<std::shared_ptr<const KvObject>>& result, bool computed);
+  void Count(const Flight& flight, const absl::Status& status, bool computed, bool cancelled)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Gives free places to queued flights.
   void Launch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CancelIfUnwanted(const std::shared_ptr<Flight>& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -88,6 +96,7 @@ class CompileService final : public Compiler {
   KvStore* const store_;
   Executor* const executor_;
   const Clock* const clock_;
+  std::optional<Series> series_;  // constant after construction; none without metrics
 
   mutable Mutex mu_;
   std::map<FlightKey, std::shared_ptr<Flight>> flights_ ABSL_GUARDED_BY(mu_);

@@ -88,8 +88,8 @@ absl::StatusOr<bool> LinkCallImpl::Lease(size_t index) {
                                                            static_cast<uint32_t>(piece.prefix_tokens.size()));
   EPIC_ASSIGN_OR_RETURN(AcquireResult result, shared_->store->Acquire(job_.tenant, key, layout));
   shared_->store->Touch(job_.tenant, key.id);
+  shared_->CountLookup(result);
   if (result.object == nullptr) return false;
-  ++shared_->objects_found;
   MutexLock lock(&mu_);
   if (phase_ == Phase::kFetch) pieces_[index].object = std::move(result.object);
   return true;
@@ -246,9 +246,15 @@ void LinkCallImpl::OnLinked(const LinkStats& stats) {
 }
 
 bool LinkCallImpl::OnToken(const GeneratedToken& token) {
+  const int64_t now_ns = shared_->clock->SteadyNs();
   if (first_token_ns_ == 0) {
-    first_token_ns_ = shared_->clock->SteadyNs();
+    first_token_ns_ = now_ns;
     timings_.ttft_ns = first_token_ns_ - job_.received_steady_ns;
+  }
+  if (last_token_ns_.empty()) last_token_ns_.resize(job_.choices, 0);
+  const int64_t last_ns = std::exchange(last_token_ns_[token.choice], now_ns);
+  if (last_ns > 0 && shared_->series.has_value()) {
+    shared_->series->inter_token.Observe(static_cast<double>(now_ns - last_ns) / 1e9);
   }
   ++usage_.completion_tokens;
   ChoiceText& text = choices_[token.choice];

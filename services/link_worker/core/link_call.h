@@ -86,6 +86,7 @@ class LinkCallImpl final : public LinkCall, public std::enable_shared_from_this<
   LinkUsage usage_;
   LinkTimings timings_;
   int64_t first_token_ns_ = 0;
+  std::vector<int64_t> last_token_ns_;  // by choice
   bool reader_gone_ = false;
 };
 

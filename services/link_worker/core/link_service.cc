@@ -14,9 +14,32 @@ std::vector<TokenId> EndTokens(const Tokenizer& tokenizer) {
   return ends;
 }
 
+LinkService::Shared::Shared(const HeadLimits& limits, const ServedModel* model, KvStore* store,
+                            Compiler* compiler, const Clock* clock, Metrics* metrics)
+    : model(model),
+      store(store),
+      compiler(compiler),
+      clock(clock),
+      end_tokens(EndTokens(*model->tokenizer)),
+      heads(limits, model->identity, model->alias, store) {
+  if (metrics == nullptr) return;
+  series.emplace(Series{metrics->GetHistogram(MetricId::kInterTokenLatencySeconds), {}});
+  for (const std::string_view result : {"hit", "never_stored", "evicted", "deleted", "layout_mismatch",
+                                        "checksum", "io_error", "old_format"}) {
+    series->lookups.push_back(metrics->GetCounter(MetricId::kObjectLookupsTotal, {result}));
+  }
+}
+
+void LinkService::Shared::CountLookup(const AcquireResult& result) {
+  if (result.object != nullptr) ++objects_found;
+  if (!series.has_value()) return;
+  const size_t index = result.object != nullptr ? 0 : 1 + static_cast<size_t>(result.cause);
+  if (index < series->lookups.size()) series->lookups[index].Add();
+}
+
 LinkService::LinkService(const HeadLimits& limits, const ServedModel* model, KvStore* store,
-                         Compiler* compiler, const Clock* clock)
-    : shared_(std::make_shared<Shared>(limits, model, store, compiler, clock)) {}
+                         Compiler* compiler, const Clock* clock, Metrics* metrics)
+    : shared_(std::make_shared<Shared>(limits, model, store, compiler, clock, metrics)) {}
 
 std::shared_ptr<LinkCall> LinkService::Link(LinkJob job, std::shared_ptr<LinkEvents> events) {
   auto call = std::make_shared<LinkCallImpl>(shared_, std::move(job), std::move(events));

@@ -9,9 +9,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/metrics/metrics.h"
 #include "common/storage/kv_store.h"
 #include "services/link_worker/core/head_cache.h"
 #include "services/worker_api/compiler.h"
@@ -33,9 +35,9 @@ std::vector<TokenId> EndTokens(const Tokenizer& tokenizer);
 
 class LinkService final : public Linker {
  public:
-  // All pointers outlive the service and every call.
+  // All pointers outlive the service and every call; metrics may be null.
   LinkService(const HeadLimits& limits, const ServedModel* model, KvStore* store, Compiler* compiler,
-              const Clock* clock);
+              const Clock* clock, Metrics* metrics = nullptr);
 
   std::shared_ptr<LinkCall> Link(LinkJob job, std::shared_ptr<LinkEvents> events) override;
   LinkServiceStats stats() const;
@@ -43,19 +45,21 @@ class LinkService final : public Linker {
   // What calls share. Members synchronise themselves.
   struct Shared {
     Shared(const HeadLimits& limits, const ServedModel* model, KvStore* store, Compiler* compiler,
-           const Clock* clock)
-        : model(model),
-          store(store),
-          compiler(compiler),
-          clock(clock),
-          end_tokens(EndTokens(*model->tokenizer)),
-          heads(limits, model->identity, model->alias, store) {}
+           const Clock* clock, Metrics* metrics);
+    // Counts one look-up of an object.
+    void CountLookup(const AcquireResult& result);
+
     const ServedModel* const model;
     KvStore* const store;
     Compiler* const compiler;
     const Clock* const clock;
     const std::vector<TokenId> end_tokens;  // that end a generation
     HeadCache heads;
+    struct Series {
+      Histogram inter_token;
+      std::vector<Counter> lookups;  // hit, then by MissCause
+    };
+    std::optional<Series> series;  // none without metrics
     std::atomic<uint64_t> calls{0}, active{0}, objects_found{0}, objects_missing{0};
   };
 

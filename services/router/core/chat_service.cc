@@ -59,6 +59,7 @@ class ChatService::ChatTask final : public LinkEvents, public std::enable_shared
     sink_->OnStart(start_);
   }
   bool OnDelta(LinkDelta delta) override {
+    if (scope_.cancel.cancelled()) return false;  // sooner than the registry's next look
     ChatDelta out{.choice = delta.choice, .text = std::move(delta.text), .logprobs = {}};
     for (LinkLogprob& logprob : delta.logprobs) {
       out.logprobs.push_back({std::move(logprob.bytes), logprob.logprob, std::move(logprob.top)});

@@ -29,6 +29,18 @@ void RequestRegistry::Remove(Id id) {
   if (found == entries_.end()) return;
   dropped = std::move(found->second.interrupt);
   entries_.erase(found);
+  if (entries_.empty()) idle_.SignalAll();
+}
+
+bool RequestRegistry::WaitIdle(int64_t timeout_ms) {
+  const int64_t end_ns = clock_->SteadyNs() + timeout_ms * 1'000'000;
+  MutexLock lock(&mu_);
+  while (!entries_.empty()) {
+    const int64_t left_ms = (end_ns - clock_->SteadyNs()) / 1'000'000;
+    if (left_ms <= 0) return false;
+    idle_.WaitForMs(&mu_, left_ms);
+  }
+  return true;
 }
 
 void RequestRegistry::Start(Timers* timers, int64_t period_ms) {

@@ -41,6 +41,9 @@ class RequestRegistry {
   void Tick();
   void InterruptAll(const absl::Status& why);
 
+  // Waits until no request is in progress, at most `timeout_ms`. False when some are left.
+  bool WaitIdle(int64_t timeout_ms);
+
   size_t size() const;
   std::vector<InFlightRequest> List() const;
 
@@ -56,6 +59,7 @@ class RequestRegistry {
   const size_t max_requests_;
   const Clock* const clock_;
   mutable Mutex mu_;
+  CondVar idle_;
   std::map<Id, Entry> entries_ ABSL_GUARDED_BY(mu_);
   Id next_id_ ABSL_GUARDED_BY(mu_) = 1;
 };

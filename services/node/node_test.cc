@@ -1,0 +1,188 @@
+#include "services/node/node.h"
+
+#include <future>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/status/error.h"
+#include "common/testing/status_matchers.h"
+#include "services/worker_api/testing/fake_engine.h"
+#include "services/worker_api/testing/fake_kv_store.h"
+#include "services/worker_api/testing/fake_text.h"
+
+namespace epic {
+namespace {
+
+using ::epic::testing::ByteTokenizer;
+using ::epic::testing::ChatMlTemplate;
+using ::epic::testing::FakeEngine;
+using ::epic::testing::FakeKvStore;
+
+// Waits for the last call of a chat.
+class WaitingSink final : public ChatSink {
+ public:
+  void OnStart(const ChatStart&) override { started.set_value(); }
+  bool OnDelta(ChatDelta delta) override {
+    text += delta.text;
+    return true;
+  }
+  void OnFinish(uint32_t, const std::string&) override {}
+  void OnDone(const absl::Status& status, const ChatUsage&, const ChatTimings&) override {
+    done.set_value(status);
+  }
+  std::promise<void> started;
+  std::string text;
+  std::promise<absl::Status> done;
+};
+
+class NodeTest : public ::testing::Test {
+ protected:
+  NodeTest() {
+    NodeOptions options;
+    options.config = DefaultConfig();
+    node_ = std::make_unique<Node>(options, SystemClock::Get(), &metrics_, [this](PackProgress*) {
+      auto engine = std::make_unique<FakeEngine>();
+      engine->set_answer({'h', 'i'});
+      engine_ = engine.get();
+      NodeParts parts;
+      parts.alias = "m";
+      parts.tokenizer = std::make_unique<ByteTokenizer>();
+      parts.chat_template = std::make_unique<ChatMlTemplate>();
+      parts.store = std::make_unique<FakeKvStore>(SystemClock::Get());
+      parts.engine = std::move(engine);
+      return absl::StatusOr<NodeParts>(std::move(parts));
+    });
+  }
+  ~NodeTest() override {
+    stop_ = true;
+    if (loop_.joinable()) loop_.join();
+  }
+  // The engine runs by itself from now on.
+  void RunEngine() {
+    loop_ = std::thread([this] {
+      while (!stop_) {
+        if (!engine_->Step()) std::this_thread::yield();
+      }
+    });
+  }
+  RequestScope Scope() {
+    RequestScope scope;
+    scope.request_id = "r";
+    scope.cancel = cancel_.token();
+    scope.received_steady_ns = SystemClock::Get()->SteadyNs();
+    return scope;
+  }
+  std::shared_ptr<WaitingSink> Ask() {
+    auto sink = std::make_shared<WaitingSink>();
+    ChatRequest request;
+    request.messages = {{"user", {{ContentPart::Kind::kText, "hello"}}}};
+    node_->apis().chat->Complete(Scope(), request, sink);
+    return sink;
+  }
+
+  Metrics metrics_;
+  CancelSource cancel_;
+  FakeEngine* engine_ = nullptr;
+  std::unique_ptr<Node> node_;
+  std::atomic<bool> stop_ = false;
+  std::thread loop_;
+};
+
+TEST_F(NodeTest, RefusesWhileLoadingServesAndRefusesWhileDraining) {
+  EXPECT_EQ(node_->apis().node->Health().status, "loading");
+  EXPECT_EQ(CodeOf(Ask()->done.get_future().get()), ErrorCode::kLoading);
+  EXPECT_TRUE(node_->apis().models->List().empty());
+  ASSERT_OK(node_->Start());
+  EXPECT_EQ(node_->apis().node->Health().status, "ok");
+  EXPECT_TRUE(node_->apis().node->Health().able);
+  RunEngine();
+  const auto sink = Ask();
+  EXPECT_OK(sink->done.get_future().get());
+  EXPECT_EQ(sink->text, "hi");
+  EXPECT_TRUE(node_->Drain(1000));
+  EXPECT_EQ(node_->apis().node->Health().status, "draining");
+  EXPECT_FALSE(node_->apis().node->Health().able);
+  EXPECT_EQ(CodeOf(Ask()->done.get_future().get()), ErrorCode::kDraining);
+}
+
+TEST_F(NodeTest, AClientThatGoesIsNoticedByItself) {
+  ASSERT_OK(node_->Start());
+  const auto sink = Ask();
+  sink->started.get_future().get();
+  EXPECT_EQ(node_->apis().node->InFlight().size(), 1u);
+  cancel_.Cancel();
+  RunEngine();
+  EXPECT_EQ(CodeOf(sink->done.get_future().get()), ErrorCode::kClientGone);
+  EXPECT_TRUE(node_->apis().node->InFlight().empty());
+}
+
+TEST_F(NodeTest, DrainInterruptsWhatDoesNotEndInTimeAndStopWaits) {
+  ASSERT_OK(node_->Start());
+  const auto sink = Ask();
+  sink->started.get_future().get();
+  EXPECT_FALSE(node_->Drain(1));
+  node_->Stop();
+  node_->Stop();
+  EXPECT_EQ(CodeOf(sink->done.get_future().get()), ErrorCode::kDraining);
+}
+
+TEST_F(NodeTest, MetricsShowWhatWasDone) {
+  ASSERT_OK(node_->Start());
+  RunEngine();
+  std::promise<absl::StatusOr<CreateContextResult>> created;
+  CreateContextRequest request;
+  request.text = "some text";
+  node_->apis().contexts->Create(Scope(), request, [&created](auto result) { created.set_value(result); });
+  ASSERT_OK(created.get_future().get());
+  EXPECT_OK(Ask()->done.get_future().get());
+  const std::string text = node_->apis().node->MetricsText();
+  EXPECT_THAT(text, ::testing::HasSubstr("epic_compile_tokens_total 9\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("epic_generation_tokens_total 2\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("epic_store_contexts 1\n"));
+}
+
+TEST_F(NodeTest, AnEngineWithWorkAndNoStepIsStuckNotBusy) {
+  NodeOptions options;
+  options.config = DefaultConfig();
+  ManualClock clock;
+  FakeEngine* engine = nullptr;
+  Metrics metrics;
+  Node node(options, &clock, &metrics, [&](PackProgress*) {
+    NodeParts parts;
+    auto made = std::make_unique<FakeEngine>();
+    engine = made.get();
+    parts.alias = "m";
+    parts.tokenizer = std::make_unique<ByteTokenizer>();
+    parts.chat_template = std::make_unique<ChatMlTemplate>();
+    parts.store = std::make_unique<FakeKvStore>(&clock);
+    parts.engine = std::move(made);
+    return absl::StatusOr<NodeParts>(std::move(parts));
+  });
+  ASSERT_OK(node.Start());
+  clock.AdvanceMs(60'000);
+  EXPECT_EQ(node.apis().node->Health().status, "ok");  // nothing to do
+  CompileRequest request;
+  request.tokens = {1};
+  class Ignore final : public CompileSink {
+    absl::Status OnLayer(uint32_t, ByteSpan) override { return absl::OkStatus(); }
+    void OnDone(const absl::Status&) override {}
+  };
+  ASSERT_OK(engine->SubmitCompile(request, std::make_shared<Ignore>()));
+  EXPECT_EQ(node.apis().node->Health().status, "stuck");
+  EXPECT_FALSE(node.apis().node->Health().able);
+}
+
+TEST_F(NodeTest, AFailedLoadIsReportedAndTheNodeStaysLoading) {
+  Metrics metrics;
+  NodeOptions options;
+  options.config = DefaultConfig();
+  Node node(options, SystemClock::Get(), &metrics,
+            [](PackProgress*) { return absl::StatusOr<NodeParts>(absl::NotFoundError("no such file")); });
+  EXPECT_THAT(node.Start(), testing::StatusIs(absl::StatusCode::kNotFound));
+  EXPECT_EQ(node.apis().node->Health().status, "loading");
+}
+
+}  // namespace
+}  // namespace epic
