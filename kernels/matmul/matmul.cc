@@ -7,15 +7,29 @@
 #include "kernels/matmul/matmul_internal.h"
 
 namespace epic {
+namespace {
+
+// Matrix tiles are an order of magnitude ahead of everything else in bf16; without them Highway's f32 sums
+// are.
+internal::MatMulMatrixOr Pack(size_t outputs, size_t inputs, DType format, const RowReader& reader,
+                              ThreadPool* pool, KernelPath path) {
+  if (path == KernelPath::kReference) {
+    return internal::PackReference(outputs, inputs, format, reader, pool);
+  }
+  if (format == DType::kBf16 && GetCpuFeatures().amx_bf16) {
+    return internal::PackDnnl(outputs, inputs, reader);
+  }
+  return internal::PackCpu(outputs, inputs, format, reader, pool);
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<const PackedMatrix>> PackMatrix(size_t outputs, size_t inputs, DType format,
                                                                const RowReader& reader, ThreadPool* pool,
                                                                KernelPath path) {
   EPIC_CHECK(outputs > 0 && inputs > 0);
   try {
-    auto packed = path == KernelPath::kReference
-                      ? internal::PackReference(outputs, inputs, format, reader, pool)
-                      : internal::PackCpu(outputs, inputs, format, reader, pool);
+    auto packed = Pack(outputs, inputs, format, reader, pool, path);
     if (!packed.ok()) return packed.status();
     return std::unique_ptr<const PackedMatrix>(std::move(packed).value());
   } catch (const std::bad_alloc&) {

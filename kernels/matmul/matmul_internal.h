@@ -28,6 +28,9 @@ MatMulMatrixOr PackReference(size_t outputs, size_t inputs, DType format, const 
 MatMulMatrixOr PackCpu(size_t outputs, size_t inputs, DType format, const RowReader& reader,
                        ThreadPool* pool);
 
+// bf16 weights and x on matrix tiles through oneDNN. Errors: Unimplemented where oneDNN has no bf16 product.
+MatMulMatrixOr PackDnnl(size_t outputs, size_t inputs, const RowReader& reader);
+
 }  // namespace epic::internal
 
 #endif  // EPIC_KERNELS_MATMUL_MATMUL_INTERNAL_H_

@@ -38,11 +38,14 @@ DType InputFormat(const PackedMatrix& matrix) {
   return static_cast<const internal::MatMulMatrix&>(matrix).input_format();
 }
 
+// Behind `auto` only where the CPU has matrix tiles; oneDNN's other bf16 products test the code around it.
+constexpr int64_t kOneDnn = -1;
+
 // One way to run the product: an implementation, and for Highway's a SIMD target.
 struct Way {
   std::string name;
   KernelPath path;
-  int64_t target;  // 0: whatever the CPU has best
+  int64_t target;  // 0: whatever the CPU has best; or kOneDnn
 };
 
 std::vector<Way> Ways() {
@@ -52,18 +55,31 @@ std::vector<Way> Ways() {
       ways.push_back({std::string("cpu_") + hwy::TargetName(target), KernelPath::kCpu, target});
     }
   }
+  if (GetCpuFeatures().avx512_bf16) ways.push_back({"onednn", KernelPath::kCpu, kOneDnn});
   return ways;
 }
 
 class MatMulTest : public ::testing::TestWithParam<std::tuple<Way, DType>> {
  protected:
   MatMulTest() {
-    if (way().target != 0) hwy::SetSupportedTargetsForTest(way().target);
+    if (way().target > 0) hwy::SetSupportedTargetsForTest(way().target);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
   }
   ~MatMulTest() override {
     hwy::SetSupportedTargetsForTest(0);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+  void SetUp() override {
+    if (way().target == kOneDnn && format() == DType::kF32) GTEST_SKIP() << "oneDNN is used for bf16 only";
+  }
+  std::unique_ptr<const PackedMatrix> PackThisWay(size_t outputs, size_t inputs,
+                                                  const std::vector<float>& w) {
+    if (way().target != kOneDnn) return Pack(outputs, inputs, format(), w, &pool_, way().path);
+    auto packed = internal::PackDnnl(outputs, inputs, [&](size_t index, std::span<float> row) {
+      std::copy_n(w.begin() + index * inputs, inputs, row.begin());
+    });
+    EXPECT_TRUE(packed.ok()) << packed.status().ToString();
+    return std::move(packed).value();
   }
   const Way& way() const { return std::get<0>(GetParam()); }
   DType format() const { return std::get<1>(GetParam()); }
@@ -79,7 +95,7 @@ double Tolerance(size_t inputs, double magnitude) {
 TEST_P(MatMulTest, EqualsADoubleSumOverSizesAroundEveryTileBoundary) {
   Rng rng(11);
   for (const size_t rows : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 11u, 12u, 13u, 47u, 48u, 61u}) {
-    for (const size_t outputs : {1u, 15u, 16u, 17u, 31u, 32u, 33u, 100u, 161u}) {
+    for (const size_t outputs : {1u, 15u, 16u, 17u, 31u, 32u, 33u, 100u, 161u, 1057u}) {
       const size_t inputs = 1 + rng.Below(90);
       const bool with_bias = rng.Below(2) == 0;
       const bool accumulate = rng.Below(2) == 0;
@@ -91,7 +107,7 @@ TEST_P(MatMulTest, EqualsADoubleSumOverSizesAroundEveryTileBoundary) {
       const std::vector<float> bias = RandomValues(1 + outputs, &rng);
       const std::vector<float> before = RandomValues(1 + rows * out_stride, &rng);
       std::vector<float> out = before;
-      const auto matrix = Pack(outputs, inputs, format(), w, &pool_, way().path);
+      const auto matrix = PackThisWay(outputs, inputs, w);
       MatMul({.x = x.data() + 1,
               .rows = rows,
               .x_stride = x_stride,
@@ -133,7 +149,7 @@ TEST_P(MatMulTest, ARowHasTheSameBytesInEveryBatchAndOnEveryNumberOfThreads) {
   const std::vector<float> w = RandomValues(kOutputs * kInputs, &rng);
   const std::vector<float> x = RandomValues(kRows * kInputs, &rng);
   const std::vector<float> bias = RandomValues(kOutputs, &rng);
-  const auto matrix = Pack(kOutputs, kInputs, format(), w, &pool_, way().path);
+  const auto matrix = PackThisWay(kOutputs, kInputs, w);
   // The slow reference takes fewer rows.
   const size_t all = way().path == KernelPath::kReference ? 64 : kRows;
   const auto run = [&](size_t first, size_t rows, ThreadPool* pool) {
@@ -168,7 +184,7 @@ TEST_P(MatMulTest, ANanInOneRowStaysInThatRow) {
   for (const size_t rows : {3u, 13u, 60u}) {
     const std::vector<float> w = RandomValues(kOutputs * kInputs, &rng);
     std::vector<float> x = RandomValues(rows * kInputs, &rng);
-    const auto matrix = Pack(kOutputs, kInputs, format(), w, &pool_, way().path);
+    const auto matrix = PackThisWay(kOutputs, kInputs, w);
     std::vector<float> clean(rows * kOutputs), out(rows * kOutputs);
     MatMulArgs args = {.x = x.data(),
                        .rows = rows,
@@ -191,7 +207,7 @@ TEST_P(MatMulTest, ANanInOneRowStaysInThatRow) {
 }
 
 TEST_P(MatMulTest, NoRowsIsANoOpAndSizesAreReported) {
-  const auto matrix = Pack(5, 7, format(), std::vector<float>(35, 1.0f), &pool_, way().path);
+  const auto matrix = PackThisWay(5, 7, std::vector<float>(35, 1.0f));
   EXPECT_EQ(matrix->outputs(), 5u);
   EXPECT_EQ(matrix->inputs(), 7u);
   EXPECT_EQ(matrix->format(), format());
