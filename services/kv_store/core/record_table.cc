@@ -105,18 +105,19 @@ void RecordTable::ReleaseName(const ContextRecord& record) {
   if (held != names_.end() && held->second == record.id) names_.erase(held);
 }
 
-absl::Status RecordTable::ReserveName(const ContextRecord& record) {
-  if (record.name.empty()) return absl::OkStatus();
-  const auto [held, inserted] =
-      names_.try_emplace({record.tenant, record.model_identity, record.name}, record.id);
-  if (inserted || held->second == record.id) return absl::OkStatus();
+absl::Status RecordTable::CheckName(const ContextRecord& record, const std::string& name) const {
+  const auto held = names_.find({record.tenant, record.model_identity, name});
+  if (name.empty() || held == names_.end() || held->second == record.id) return absl::OkStatus();
   const auto holder = records_.find({record.tenant, held->second});
-  if (holder != records_.end() && IsExpired(holder->second)) {
-    held->second = record.id;
-    return absl::OkStatus();
-  }
+  if (holder != records_.end() && IsExpired(holder->second)) return absl::OkStatus();
   return Error(ErrorCode::kNameInUse,
                "the name belongs to another context; choose another or rename that one", "name");
+}
+
+absl::Status RecordTable::ReserveName(const ContextRecord& record) {
+  EPIC_RETURN_IF_ERROR(CheckName(record, record.name));
+  if (!record.name.empty()) names_[{record.tenant, record.model_identity, record.name}] = record.id;
+  return absl::OkStatus();
 }
 
 void RecordTable::Load(const ContextRecord& record) {
@@ -270,11 +271,8 @@ absl::StatusOr<RecordPlan> RecordTable::PlanCreate(const ContextKey& key, const 
   RecordPlan plan = old.ok() ? Merge(**old, context) : NewRecord(key, context);
   EPIC_RETURN_IF_ERROR(ValidateRecord(plan.record));
   // A name given on a hit must be free or this context's own, even where it is not taken over.
-  ContextRecord claim = plan.record;
-  claim.name = context.name;
-  const bool held_before = names_.contains({claim.tenant, claim.model_identity, claim.name});
-  EPIC_RETURN_IF_ERROR(ReserveName(claim));
-  if (claim.name != plan.record.name && !held_before) ReleaseName(claim);
+  EPIC_RETURN_IF_ERROR(CheckName(plan.record, context.name));
+  EPIC_RETURN_IF_ERROR(ReserveName(plan.record));
   return plan;
 }
 

@@ -95,6 +95,9 @@ class RecordTable {
   absl::StatusOr<const ContextRecord*> Find(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   RecordPlan NewRecord(const ContextKey& key, const NewContext& context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   RecordPlan Merge(const ContextRecord& old, const NewContext& context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Whether `name` is free for this record. Errors: FailedPrecondition (kNameInUse).
+  absl::Status CheckName(const ContextRecord& record, const std::string& name) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReserveName(const ContextRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ReleaseName(const ContextRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Insert(const ContextRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

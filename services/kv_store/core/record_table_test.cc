@@ -145,6 +145,23 @@ TEST_F(RecordTableTest, NamesAreUniquePerTenantAndModel) {
   EXPECT_FALSE(table_.FindByName("default", {}, "n").ok());
 }
 
+TEST_F(RecordTableTest, NameOfAnExpiredContextIsNotHeldByWhoDoesNotTakeItOver) {
+  NewContext expired = ContextOf(1);
+  expired.name = "n";
+  expired.ttl_seconds = 10;
+  ASSERT_OK(Create(expired));
+  NewContext named = ContextOf(2);
+  named.name = "own";
+  ASSERT_OK(Create(named));
+  clock_.AdvanceMs(10'000);
+  named.name = "n";
+  ASSERT_OK(Create(named));
+  EXPECT_EQ(Get(KeyOf(named)).name, "own");
+  NewContext third = ContextOf(3);
+  third.name = "n";
+  EXPECT_OK(Create(third));
+}
+
 TEST_F(RecordTableTest, AbandonedPlanGivesItsNameBack) {
   NewContext context = ContextOf(1);
   context.name = "n";
