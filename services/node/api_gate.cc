@@ -7,10 +7,11 @@
 
 namespace epic {
 
-void ApiGate::Open(ContextApi* contexts, ChatApi* chat, ModelApi* models) {
+void ApiGate::Open(ContextApi* contexts, ChatApi* chat, ModelApi* models, QualityApi* quality) {
   contexts_ = contexts;
   chat_ = chat;
   models_ = models;
+  quality_ = quality;
   NodeState loading = NodeState::kLoading;
   state_.compare_exchange_strong(loading, NodeState::kServing);  // a node that drains already stays so
 }
@@ -73,6 +74,10 @@ absl::StatusOr<std::string> ApiGate::ApplyTemplate(const std::optional<std::stri
                                                    const std::vector<ChatMessage>& messages) const {
   EPIC_RETURN_IF_ERROR(Pass());
   return models_->ApplyTemplate(model, messages);
+}
+absl::StatusOr<ChatQuality> ApiGate::Compare(const RequestScope& scope, const ChatRequest& request) {
+  EPIC_RETURN_IF_ERROR(Pass());
+  return quality_->Compare(scope, request);
 }
 
 }  // namespace epic

@@ -17,10 +17,10 @@ namespace epic {
 
 enum class NodeState : uint8_t { kLoading, kServing, kDraining };
 
-class ApiGate final : public ContextApi, public ChatApi, public ModelApi {
+class ApiGate final : public ContextApi, public ChatApi, public ModelApi, public QualityApi {
  public:
   // The cores outlive every call that passes the gate.
-  void Open(ContextApi* contexts, ChatApi* chat, ModelApi* models);
+  void Open(ContextApi* contexts, ChatApi* chat, ModelApi* models, QualityApi* quality);
   void Drain() { state_.store(NodeState::kDraining); }
   NodeState state() const { return state_.load(); }
 
@@ -39,6 +39,7 @@ class ApiGate final : public ContextApi, public ChatApi, public ModelApi {
                                          const std::vector<int64_t>& tokens) const override;
   absl::StatusOr<std::string> ApplyTemplate(const std::optional<std::string>& model,
                                             const std::vector<ChatMessage>& messages) const override;
+  absl::StatusOr<ChatQuality> Compare(const RequestScope& scope, const ChatRequest& request) override;
 
  private:
   absl::Status Pass() const;
@@ -47,6 +48,7 @@ class ApiGate final : public ContextApi, public ChatApi, public ModelApi {
   ContextApi* contexts_ = nullptr;
   ChatApi* chat_ = nullptr;
   ModelApi* models_ = nullptr;
+  QualityApi* quality_ = nullptr;
   std::atomic<NodeState> state_{NodeState::kLoading};
 };
 

@@ -10,10 +10,12 @@
 #include "common/status/status_macros.h"
 #include "services/compile_worker/core/compile_service.h"
 #include "services/link_worker/core/link_service.h"
+#include "services/link_worker/core/quality.h"
 #include "services/node/api_gate.h"
 #include "services/router/core/chat_service.h"
 #include "services/router/core/context_service.h"
 #include "services/router/core/model_service.h"
+#include "services/router/core/quality_service.h"
 #include "services/router/core/request_registry.h"
 
 namespace epic {
@@ -68,6 +70,8 @@ struct Node::State final : public NodeApi {
   std::optional<ContextService> contexts;
   std::optional<ChatService> chat;
   std::optional<ModelService> models;
+  std::optional<EngineQualityProbe> probe;
+  std::optional<QualityService> quality;
   Metrics::Collector collector;
   bool stopped = false;  // Start's and Stop's thread only
 };
@@ -132,7 +136,11 @@ Node::Node(NodeOptions options, const Clock* clock, Metrics* metrics, PartsLoade
 Node::~Node() { Stop(); }
 
 Apis Node::apis() {
-  return {.contexts = &state_->gate, .chat = &state_->gate, .models = &state_->gate, .node = state_.get()};
+  return {.contexts = &state_->gate,
+          .chat = &state_->gate,
+          .models = &state_->gate,
+          .node = state_.get(),
+          .quality = &state_->gate};
 }
 
 absl::Status Node::Start(PackProgress* progress) {
@@ -155,9 +163,11 @@ absl::Status Node::Start(PackProgress* progress) {
   s.contexts.emplace(router);
   s.chat.emplace(router, s.options.seed);
   s.models.emplace(router);
+  s.probe.emplace(&s.model, &*s.compiles);
+  s.quality.emplace(router, &*s.probe);
   s.registry.Start(&*s.timers, kTickMs);
   s.collector = s.metrics->AddCollector([&s] { s.CollectGauges(); });
-  s.gate.Open(&*s.contexts, &*s.chat, &*s.models);
+  s.gate.Open(&*s.contexts, &*s.chat, &*s.models, &*s.quality);
   s.contexts->Redrive(kTenant);
   return absl::OkStatus();
 }

@@ -7,8 +7,7 @@
 #include "common/base/digest.h"
 #include "common/status/error.h"
 #include "common/status/status_macros.h"
-#include "services/router/core/checks.h"
-#include "services/router/core/prompt.h"
+#include "services/router/core/chat_job.h"
 
 namespace epic {
 namespace {
@@ -20,14 +19,6 @@ std::string AnswerId(uint64_t random) {
   std::string bytes;
   AppendLittle(&bytes, random);
   return "chatcmpl-" + Sha256Of(AsBytes(bytes)).Hex().substr(0, 24);
-}
-
-absl::Status TooLong(uint32_t prompt, std::optional<uint32_t> max_tokens, uint32_t window,
-                     const std::string& param) {
-  std::string message = "the prompt has " + std::to_string(prompt) + " tokens";
-  if (max_tokens.has_value()) message += " and " + param + " asks for " + std::to_string(*max_tokens);
-  message += ", but the model's window has " + std::to_string(window) + ": shorten the one or the other";
-  return Error(ErrorCode::kContextLengthExceeded, message, max_tokens.has_value() ? param : "messages");
 }
 
 }  // namespace
@@ -123,42 +114,21 @@ class ChatService::ChatTask final : public LinkEvents, public std::enable_shared
 
   absl::StatusOr<LinkJob> Prepare() {
     const RouterParts& parts = shared_->parts;
-    EPIC_ASSIGN_OR_RETURN(CheckedChat chat, CheckChat(request_, parts));
-    EPIC_ASSIGN_OR_RETURN(Prompt prompt, BuildPrompt(parts, scope_.tenant, request_.messages,
-                                                     request_.context_ids, chat.strategy, chat.on_missing));
-    const uint32_t window = parts.model->engine->config().context_length;
-    if (prompt.tokens >= window ||
-        (chat.max_tokens.has_value() && *chat.max_tokens > window - prompt.tokens)) {
-      return TooLong(prompt.tokens, chat.max_tokens, window, chat.max_tokens_param);
-    }
-    const StrategyKind kind = chat.strategy.kind;
-    const bool reads = kind != StrategyKind::kFull && kind != StrategyKind::kPrefix;
+    EPIC_ASSIGN_OR_RETURN(ChatJob chat, MakeChatJob(parts, scope_.tenant, request_));
     {
       MutexLock lock(&mu_);
-      waits_for_compile_ = reads && prompt.waits_for_compile;
+      waits_for_compile_ = chat.waits_for_compile;
     }
-    LinkJob job;
-    job.tenant = scope_.tenant;
-    job.pieces = std::move(prompt.pieces);
-    job.strategy = chat.strategy;
-    job.sampling = std::move(chat.sampling);
-    if (!chat.has_seed) job.sampling.seed = shared_->NextRandom();
-    job.choices = chat.choices;
-    const uint32_t left = window - prompt.tokens;
-    job.max_tokens = chat.max_tokens.value_or(
-        std::min<uint32_t>(left, static_cast<uint32_t>(parts.limits.default_max_tokens)));
-    job.stop_tokens = std::move(chat.stop_tokens);
-    job.stop = request_.stop;
-    job.ignore_eos = request_.ignore_eos;
-    job.received_steady_ns = scope_.received_steady_ns;
+    if (!chat.has_seed) chat.link.sampling.seed = shared_->NextRandom();
+    chat.link.received_steady_ns = scope_.received_steady_ns;
     start_ = {.id = AnswerId(shared_->NextRandom()),
               .created = parts.clock->UnixMs() / 1000,
               .model = parts.model->alias,
-              .system_fingerprint = Fingerprint(parts, chat.strategy),
-              .linking = chat.strategy.Name(),
+              .system_fingerprint = Fingerprint(parts, chat.link.strategy),
+              .linking = chat.link.strategy.Name(),
               .planned_recomputed = std::nullopt,
-              .choices = chat.choices};
-    return job;
+              .choices = chat.link.choices};
+    return std::move(chat.link);
   }
 
   void Interrupt(const absl::Status& why) {

@@ -1,0 +1,53 @@
+#include "services/router/core/chat_job.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "common/status/error.h"
+#include "common/status/status_macros.h"
+#include "services/router/core/checks.h"
+#include "services/router/core/prompt.h"
+
+namespace epic {
+namespace {
+
+absl::Status TooLong(uint32_t prompt, std::optional<uint32_t> max_tokens, uint32_t window,
+                     const std::string& param) {
+  std::string message = "the prompt has " + std::to_string(prompt) + " tokens";
+  if (max_tokens.has_value()) message += " and " + param + " asks for " + std::to_string(*max_tokens);
+  message += ", but the model's window has " + std::to_string(window) + ": shorten the one or the other";
+  return Error(ErrorCode::kContextLengthExceeded, message, max_tokens.has_value() ? param : "messages");
+}
+
+}  // namespace
+
+absl::StatusOr<ChatJob> MakeChatJob(const RouterParts& parts, const std::string& tenant,
+                                    const ChatRequest& request) {
+  EPIC_ASSIGN_OR_RETURN(CheckedChat chat, CheckChat(request, parts));
+  EPIC_ASSIGN_OR_RETURN(Prompt prompt, BuildPrompt(parts, tenant, request.messages, request.context_ids,
+                                                   chat.strategy, chat.on_missing));
+  const uint32_t window = parts.model->engine->config().context_length;
+  if (prompt.tokens >= window || (chat.max_tokens.has_value() && *chat.max_tokens > window - prompt.tokens)) {
+    return TooLong(prompt.tokens, chat.max_tokens, window, chat.max_tokens_param);
+  }
+  const StrategyKind kind = chat.strategy.kind;
+  const bool reads = kind != StrategyKind::kFull && kind != StrategyKind::kPrefix;
+  const uint32_t left = window - prompt.tokens;
+  ChatJob job;
+  job.has_seed = chat.has_seed;
+  job.waits_for_compile = reads && prompt.waits_for_compile;
+  job.link.tenant = tenant;
+  job.link.pieces = std::move(prompt.pieces);
+  job.link.strategy = chat.strategy;
+  job.link.sampling = std::move(chat.sampling);
+  job.link.choices = chat.choices;
+  job.link.max_tokens =
+      chat.max_tokens.value_or(std::min(left, static_cast<uint32_t>(parts.limits.default_max_tokens)));
+  job.link.stop_tokens = std::move(chat.stop_tokens);
+  job.link.stop = request.stop;
+  job.link.ignore_eos = request.ignore_eos;
+  return job;
+}
+
+}  // namespace epic
