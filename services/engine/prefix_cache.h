@@ -36,7 +36,8 @@ class PrefixCache {
 
   uint64_t bytes() const { return bytes_; }
   size_t entries() const { return entries_.size(); }
-  bool enabled() const { return capacity_bytes_ > 0; }
+  // Whether rows of that many bytes could be kept at all.
+  bool Takes(uint64_t bytes) const { return bytes <= capacity_bytes_; }
 
  private:
   struct Entry {

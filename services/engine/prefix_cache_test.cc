@@ -57,7 +57,7 @@ TEST(PrefixCacheTest, TheLeastRecentlyUsedGoesFirstAndTheBoundHolds) {
 
 TEST(PrefixCacheTest, WithoutCapacityNothingIsKept) {
   PrefixCache cache(0);
-  EXPECT_FALSE(cache.enabled());
+  EXPECT_FALSE(cache.Takes(1));
   cache.Insert({1}, Block(1));
   EXPECT_EQ(cache.entries(), 0u);
 }

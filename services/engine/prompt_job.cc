@@ -72,7 +72,8 @@ void PromptJob::MarkLinked(const JobContext& context) {
 void PromptJob::Publish(const JobContext& context) {
   const bool computed_exactly =
       plan_.exact && (strategy_.kind == StrategyKind::kFull || strategy_.kind == StrategyKind::kPrefix);
-  if (!computed_exactly || !context.prefix_cache->enabled()) return;
+  const uint64_t rows = plan_.tokens.size() + appended_.size();
+  if (!computed_exactly || !context.prefix_cache->Takes(rows * context.shape.RowBytes())) return;
   std::vector<TokenId> tokens = plan_.tokens;
   tokens.insert(tokens.end(), appended_.begin(), appended_.end());
   if (panels_.shared.empty()) {
