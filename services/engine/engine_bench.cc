@@ -20,6 +20,7 @@
 
 #include "common/base/check.h"
 #include "common/base/clock.h"
+#include "common/testing/paths.h"
 #include "kernels/api/dispatch.h"
 #include "services/engine/engine.h"
 #include "services/engine/testing/engine_harness.h"
@@ -57,9 +58,7 @@ struct Check {
 
 Flags ParseFlags(int argc, char** argv) {
   Flags flags;
-  if (const char* home = std::getenv("HOME")) {
-    flags.model = std::string(home) + "/.cache/epic/models/smollm2-135m-instruct-q4_1.gguf";
-  }
+  flags.model = testing::DefaultModelPath().value_or("");
   for (int i = 1; i < argc; ++i) {
     const std::string flag = argv[i];
     if (flag == "--model" && i + 1 < argc) {
