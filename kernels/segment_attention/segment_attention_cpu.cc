@@ -130,7 +130,7 @@ HWY_INLINE void TransposeFour(const uint32_t* const* rows, size_t word, hn::Vec<
 // Four neighbouring words of rows 0, 4, ... block by block, so that a transposition within blocks of four
 // puts the rows in order.
 HWY_INLINE hn::Vec<DU> LoadBlocks(const uint32_t* const* rows, size_t word) {
-  const hn::Full128<uint32_t> d4;
+  [[maybe_unused]] const hn::Full128<uint32_t> d4;  // narrow targets load plainly
 #if HWY_TARGET == HWY_AVX3
   const hn::Full256<uint32_t> d8;
   const auto low = hn::Combine(d8, hn::LoadU(d4, rows[4] + word), hn::LoadU(d4, rows[0] + word));
