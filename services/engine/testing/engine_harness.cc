@@ -12,19 +12,20 @@
 namespace epic::testing {
 
 void Done::Set(const absl::Status& status) {
-  {
-    MutexLock lock(&mu_);
-    EPIC_CHECK(!set_);
-    set_ = true;
-    status_ = status;
-    changed_.SignalAll();
+  MutexLock lock(&mu_);
+  EPIC_CHECK(!set_);
+  set_ = true;
+  if (!status.ok()) {
+    code_ = CodeOf(status);
+    message_ = MessageOf(status);
   }
+  changed_.SignalAll();
 }
 
 absl::Status Done::Wait() {
   MutexLock lock(&mu_);
   while (!set_) changed_.Wait(&mu_);
-  return status_;
+  return code_.has_value() ? Error(*code_, message_) : absl::OkStatus();
 }
 
 bool Done::IsSet() {

@@ -6,18 +6,21 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/mutex.h"
+#include "common/status/error.h"
 #include "services/engine/engine.h"
 #include "services/engine/testing/plain_object.h"
 
 namespace epic::testing {
 
-// Set once, waited for by any thread.
+// Set once, waited for by any thread. Keeps the code and message, not the status: its shared count lives in
+// the system's Abseil, into which ThreadSanitizer cannot see.
 class Done {
  public:
   void Set(const absl::Status& status);
@@ -28,7 +31,8 @@ class Done {
   Mutex mu_;
   CondVar changed_;
   bool set_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status status_ ABSL_GUARDED_BY(mu_);
+  std::optional<ErrorCode> code_ ABSL_GUARDED_BY(mu_);  // none: OK
+  std::string message_ ABSL_GUARDED_BY(mu_);
 };
 
 // All members but `done` may be read after done.Wait().
