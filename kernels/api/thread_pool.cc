@@ -1,7 +1,5 @@
 #include "kernels/api/thread_pool.h"
 
-#include <omp.h>
-
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -17,13 +15,6 @@ using Task = std::function<void(size_t, uint32_t)>;
 constexpr int kSpins = 200;
 
 void Pause() { __builtin_ia32_pause(); }
-
-void UseOneOpenMpThread() {
-  thread_local bool done = false;
-  if (done) return;
-  omp_set_num_threads(1);
-  done = true;
-}
 
 }  // namespace
 
@@ -55,7 +46,6 @@ struct ThreadPool::State {
   }
 
   void WorkerLoop(uint32_t worker) {
-    UseOneOpenMpThread();
     uint32_t seen_round = 0;
     while (true) {
       for (int i = 0; i < kSpins && round.load(std::memory_order_acquire) == seen_round; ++i) Pause();
@@ -86,7 +76,6 @@ uint32_t ThreadPool::threads() const { return static_cast<uint32_t>(state_->work
 
 void ThreadPool::ParallelFor(size_t count, const Task& task) {
   EPIC_CHECK(count < 0xffffffffu);
-  UseOneOpenMpThread();
   State& state = *state_;
   if (state.workers.empty() || count <= 1) {
     for (size_t index = count; index > 0; --index) task(index - 1, 0);

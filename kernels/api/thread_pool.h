@@ -1,8 +1,8 @@
 // The one pool of compute threads of a process. The calling thread works too; nobody spins longer than a few
 // microseconds while there is no work.
 //
-// ParallelFor is called by one thread at a time (the engine loop). Workers and the caller set their OpenMP
-// thread count to one, so that a product inside a task is single-threaded.
+// ParallelFor is called by one thread at a time (the engine loop). Libraries with threads of their own are
+// kept to one thread by the op that calls them (matmul_dnnl.cc).
 #ifndef EPIC_KERNELS_API_THREAD_POOL_H_
 #define EPIC_KERNELS_API_THREAD_POOL_H_
 

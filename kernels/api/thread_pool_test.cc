@@ -1,7 +1,5 @@
 #include "kernels/api/thread_pool.h"
 
-#include <omp.h>
-
 #include <atomic>
 #include <vector>
 
@@ -47,11 +45,6 @@ TEST_P(ThreadPoolTest, AWorkerRunsOneTaskAtATime) {
       --busy[worker];
     });
   }
-}
-
-TEST_P(ThreadPoolTest, TasksHaveOneOpenMpThread) {
-  ThreadPool pool(GetParam());
-  pool.ParallelFor(64, [](size_t, uint32_t) { EXPECT_EQ(omp_get_max_threads(), 1); });
 }
 
 TEST_P(ThreadPoolTest, APoolThatNeverWorkedEnds) { ThreadPool pool(GetParam()); }

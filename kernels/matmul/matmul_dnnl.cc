@@ -30,6 +30,14 @@ const dnnl::engine& Engine() {
   return engine;
 }
 
+// Products run inside the pool's tasks, and oneDNN plans for the threads of whoever creates a primitive.
+void UseOneOpenMpThread() {
+  static thread_local bool done = false;
+  if (done) return;
+  omp_set_num_threads(1);
+  done = true;
+}
+
 // One group of outputs: a matrix of its own for oneDNN.
 struct Group {
   size_t first;
@@ -55,7 +63,7 @@ class DnnlMatrix final : public MatMulMatrix {
 
   // Throws dnnl::error.
   void Fill(const RowReader& reader) {
-    omp_set_num_threads(1);  // oneDNN plans for the threads of whoever creates the primitive
+    UseOneOpenMpThread();
     dnnl::stream stream(Engine());
     std::vector<float> row(inputs_);
     for (size_t first = 0; first < outputs_; first += kMostGroupOutputs) {
@@ -105,6 +113,7 @@ class DnnlMatrix final : public MatMulMatrix {
   }
 
   void MultiplyBlock(const MatMulArgs& args, const Group& group, size_t first_row) const {
+    UseOneOpenMpThread();
     static thread_local Scratch x_scratch, out_scratch, pad_scratch;
     static thread_local dnnl::stream stream(Engine());
     const size_t rows = std::min(kBlockRows, args.rows - first_row);
