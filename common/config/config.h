@@ -64,7 +64,7 @@ struct StoreSettings {
 
 struct LinkingSettings {
   std::string strategy;        // full | prefix | naive | legolink-K
-  std::string compile_prefix;  // none | bos | bos4 | system
+  std::string compile_prefix;  // of legolink-0: bos | bos4 | system
 };
 
 // Bounds on what a client may send, hold open or leave unread.

@@ -174,10 +174,10 @@ constexpr std::array kTable = {
             .check = CheckStrategy},
     Setting{.name = "linking.compile_prefix",
             .type = T::kChoice,
-            .default_text = "none",
+            .default_text = "bos4",
             .field = +[](Config& c) -> S { return &c.linking.compile_prefix; },
-            .help = "What stands before a context while it is compiled, when a request does not say",
-            .choices = "none|bos|bos4|system"},
+            .help = "The compile prefix behind which legolink-0 reads contexts, when a request does not say",
+            .choices = "bos|bos4|system"},
 
     Setting{.name = "limits.body_bytes",
             .type = T::kBytes,

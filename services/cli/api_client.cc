@@ -41,7 +41,7 @@ absl::Status ErrorOf(const json& body, int http_status) {
   return absl::UnknownError("the server answered with HTTP status " + std::to_string(http_status));
 }
 
-absl::StatusOr<json> Interpret(absl::StatusOr<HttpAnswer> answer) {
+absl::StatusOr<json> Interpret(absl::StatusOr<HttpReply> answer) {
   if (!answer.ok()) return answer.status();
   json body = ParseOrNull(answer->body);
   if (answer->status >= 400) return ErrorOf(body, answer->status);
@@ -136,7 +136,7 @@ absl::StatusOr<json> ApiClient::CreateContext(const json& body, bool* created) c
   if (created != nullptr) *created = false;
   const std::string text = body.dump(-1, ' ', false, json::error_handler_t::replace);
   for (int attempt = 0; attempt < kMaxCreateWaits; ++attempt) {
-    EPIC_ASSIGN_OR_RETURN(HttpAnswer answer, http_.Call("POST", "/v1/contexts", text));
+    EPIC_ASSIGN_OR_RETURN(HttpReply answer, http_.Call("POST", "/v1/contexts", text));
     if (created != nullptr && (answer.status == 201 || answer.status == 202)) *created = true;
     const int status = answer.status;
     EPIC_ASSIGN_OR_RETURN(json record, Interpret(std::move(answer)));
@@ -155,7 +155,7 @@ absl::StatusOr<ChatOutcome> ApiClient::Chat(json body,
   ChatOutcome outcome;
   StreamReader reader(on_text, SystemClock::Get(), &outcome);
   EPIC_ASSIGN_OR_RETURN(
-      HttpAnswer answer,
+      HttpReply answer,
       http_.Stream("POST", "/v1/chat/completions", body.dump(-1, ' ', false, json::error_handler_t::replace),
                    [&reader](std::string_view line) { reader.OnLine(line); }));
   if (answer.status != 200) return Interpret(std::move(answer)).status();

@@ -75,7 +75,7 @@ class Connection {
     });
   }
 
-  beast::error_code Receive(HttpAnswer* answer) {
+  beast::error_code Receive(HttpReply* answer) {
     parser_.body_limit(kMaxBodyBytes);
     const beast::error_code error = Wait([&](auto done) {
       http::async_read_header(stream_, buffer_, parser_,
@@ -102,7 +102,7 @@ class Connection {
     return result;
   }
 
-  beast::error_code ReceiveBody(HttpAnswer* answer) {
+  beast::error_code ReceiveBody(HttpReply* answer) {
     const bool lines = exchange_.on_line != nullptr && answer->status == 200;
     std::string pending;
     char piece[16 << 10];
@@ -141,10 +141,10 @@ absl::Status Explain(const std::string& address, const beast::error_code& error)
   return absl::UnavailableError("talking to " + address + " failed: " + error.message());
 }
 
-absl::StatusOr<HttpAnswer> Perform(const std::string& address, const Exchange& exchange) {
+absl::StatusOr<HttpReply> Perform(const std::string& address, const Exchange& exchange) {
   try {
     Connection connection(exchange);
-    HttpAnswer answer;
+    HttpReply answer;
     beast::error_code error = connection.Open();
     if (!error) error = connection.Send();
     if (!error) error = connection.Receive(&answer);
@@ -173,12 +173,12 @@ Exchange Prepare(const std::string& address, std::string_view method, std::strin
 
 }  // namespace
 
-absl::StatusOr<HttpAnswer> HttpClient::Call(std::string_view method, std::string_view target,
+absl::StatusOr<HttpReply> HttpClient::Call(std::string_view method, std::string_view target,
                                             std::string_view body, int64_t timeout_ms) const {
   return Perform(address_, Prepare(address_, method, target, body, timeout_ms));
 }
 
-absl::StatusOr<HttpAnswer> HttpClient::Stream(std::string_view method, std::string_view target,
+absl::StatusOr<HttpReply> HttpClient::Stream(std::string_view method, std::string_view target,
                                               std::string_view body,
                                               const std::function<void(std::string_view line)>& on_line,
                                               int64_t timeout_ms) const {

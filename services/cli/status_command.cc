@@ -20,7 +20,7 @@ constexpr int64_t kTimeoutMs = 10'000;
 
 // /health answers 503 with a body worth showing.
 absl::StatusOr<json> Health(const std::string& address) {
-  EPIC_ASSIGN_OR_RETURN(const HttpAnswer answer, HttpClient(address).Call("GET", "/health", {}, kTimeoutMs));
+  EPIC_ASSIGN_OR_RETURN(const HttpReply answer, HttpClient(address).Call("GET", "/health", {}, kTimeoutMs));
   json body = json::parse(answer.body, nullptr, false);
   if (body.is_discarded())
     return absl::InternalError("the answer to /health is not JSON; is this an EPIC server?");

@@ -87,7 +87,7 @@ void StreamChatSink::OnDone(const absl::Status& status, const ChatUsage& usage, 
     if (options_.include_usage) Send(PrintUsageChunk(*start_, usage, timings));
   }
   exchange_->Write("data: [DONE]\n\n");
-  exchange_->EndStream();
+  exchange_->EndStream(status.ok() ? std::string_view("ok") : InfoOf(CodeOf(status)).name);
 }
 
 }  // namespace epic

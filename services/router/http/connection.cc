@@ -301,7 +301,7 @@ void HttpConnection::Refuse(const absl::Status& status) {
   state_ = State::kClosing;
   AppendHead(answer, /*streamed=*/false);
   if (!head_only_) next_out_ += answer.body;
-  Report(answer.status);
+  Report(answer.status, answer.code);
   ReadMore();
   Pump();
 }
@@ -422,7 +422,7 @@ void HttpConnection::OnClientGone() {
   if (state_ == State::kClosed) return;
   if (exchange_ != nullptr) {
     exchange_->Cancel();
-    Report(InfoOf(ErrorCode::kClientGone).http_status);
+    Report(InfoOf(ErrorCode::kClientGone).http_status, InfoOf(ErrorCode::kClientGone).name);
   }
   Close();
 }
@@ -434,7 +434,7 @@ void HttpConnection::EndStreaming() {
 
 void HttpConnection::FinishRequest() {
   EndStreaming();
-  Report(status_);
+  Report(status_, code_);
   exchange_->Detach();
   exchange_.reset();
   heartbeat_timer_.cancel();
@@ -446,11 +446,12 @@ void HttpConnection::FinishRequest() {
   CloseAfterWrites();
 }
 
-void HttpConnection::Report(int status) {
+void HttpConnection::Report(int status, std::string_view code) {
   if (!door_->observer) return;
   HttpEvent event;
   event.call = match_.ok() ? NameOf(match_->call) : "none";
   event.status = status;
+  event.code = code;
   event.request_id = request_.request_id;
   event.traceparent = request_.traceparent;
   if (request_.received_steady_ns > 0) {
@@ -485,6 +486,7 @@ bool HttpConnection::AppendOutput() {
   if (output.head.has_value()) {
     head_sent_ = true;
     status_ = output.head->status;
+    code_ = output.head->code;
     streaming_ = output.streamed;
     if (streaming_) door_->streams.fetch_add(1);
     if (streaming_ && !http11_) keep_alive_ = false;
@@ -497,6 +499,7 @@ bool HttpConnection::AppendOutput() {
   if (!output.bytes.empty()) next_out_ += http11_ ? PrintChunk(output.bytes) : output.bytes;
   if (output.complete) {
     complete_ = true;
+    if (streaming_) code_ = output.code;
     if (streaming_ && http11_) next_out_ += "0\r\n\r\n";
   }
   return true;

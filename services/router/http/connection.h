@@ -103,7 +103,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void OnClientGone();
   void EndStreaming();
   void FinishRequest();
-  void Report(int status);
+  void Report(int status, std::string_view code);
   HttpAnswer RefusalAnswer(const absl::Status& status) const;
 
   // --- writing
@@ -161,6 +161,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool streaming_ = false;
   bool complete_ = false;
   int status_ = 0;
+  std::string_view code_ = "ok";
   uint64_t bytes_in_ = 0;
 
   // Writing.

@@ -38,6 +38,7 @@ HttpAnswer ErrorAnswer(const absl::Status& status, int64_t retry_after_ms) {
   const ErrorInfo& info = InfoOf(CodeOf(status));
   HttpAnswer answer;
   answer.status = info.http_status;
+  answer.code = info.name;
   answer.body = ErrorBody(status);
   if (WantsRetryAfter(info)) {
     const int64_t ms = std::max<int64_t>(1, RetryAfterMsOf(status).value_or(retry_after_ms));

@@ -47,9 +47,10 @@ bool Exchange::Write(std::string_view bytes) {
   return true;
 }
 
-void Exchange::EndStream() {
+void Exchange::EndStream(std::string_view code) {
   absl::MutexLock lock(&mu_);
   if (!streamed_ || complete_) return;
+  code_ = code;
   complete_ = true;
   WakeLocked();
 }
@@ -63,6 +64,7 @@ Exchange::Output Exchange::Take() {
   output.bytes = std::exchange(pending_, std::string());
   output.complete = complete_;
   output.overflowed = overflowed_;
+  output.code = code_;
   in_flight_bytes_ = output.bytes.size();
   return output;
 }

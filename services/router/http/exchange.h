@@ -37,7 +37,8 @@ class Exchange {
   // Appends to the stream. False when the client is gone or more than the buffer is unsent: the stream is
   // over then. REQUIRES: StartStream before, EndStream not before.
   bool Write(std::string_view bytes) ABSL_LOCKS_EXCLUDED(mu_);
-  void EndStream() ABSL_LOCKS_EXCLUDED(mu_);
+  // `code`: ok, or the name of the error that ended it; a constant.
+  void EndStream(std::string_view code = "ok") ABSL_LOCKS_EXCLUDED(mu_);
 
   // --- the connection's side
 
@@ -47,6 +48,7 @@ class Exchange {
     std::string bytes;      // of the stream
     bool complete = false;  // nothing will follow
     bool overflowed = false;
+    std::string_view code = "ok";  // of a stream that is complete
   };
   // What came since the last call. The bytes of the call before are taken as sent.
   Output Take() ABSL_LOCKS_EXCLUDED(mu_);
@@ -71,6 +73,7 @@ class Exchange {
   bool answered_ ABSL_GUARDED_BY(mu_) = false;
   bool streamed_ ABSL_GUARDED_BY(mu_) = false;
   bool complete_ ABSL_GUARDED_BY(mu_) = false;
+  std::string_view code_ ABSL_GUARDED_BY(mu_) = "ok";
   bool overflowed_ ABSL_GUARDED_BY(mu_) = false;
   bool detached_ ABSL_GUARDED_BY(mu_) = false;
   std::string pending_ ABSL_GUARDED_BY(mu_);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,7 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpAnswer {
   int status = 200;
+  std::string_view code = "ok";  // for the log and the metrics: ok, or the name of the error; a constant
   std::string content_type = "application/json";
   HttpHeaders headers;
   std::string body;

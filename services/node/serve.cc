@@ -1,0 +1,193 @@
+#include "services/node/serve.h"
+
+#include <csignal>
+#include <memory>
+#include <random>
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/base/version.h"
+#include "common/log/log.h"
+#include "common/metrics/metrics.h"
+#include "common/status/status_macros.h"
+#include "services/node/node.h"
+#include "services/router/http/http_server.h"
+#include "services/router/rpc/grpc_door.h"
+
+namespace epic {
+namespace {
+
+uint64_t RandomSeed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+// SIGINT and SIGTERM as something to wait for.
+class StopSignals {
+ public:
+  StopSignals() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGINT);
+    sigaddset(&set_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    std::signal(SIGPIPE, SIG_IGN);
+  }
+  void Wait() const {
+    int signal = 0;
+    while (sigwait(&set_, &signal) != 0) {
+    }
+    // From now on a second signal ends the process, as it would by default.
+    pthread_sigmask(SIG_UNBLOCK, &set_, nullptr);
+  }
+
+ private:
+  sigset_t set_;
+};
+
+class LoadProgress final : public PackProgress {
+ public:
+  explicit LoadProgress(std::ostream* out) : out_(out) {}
+  void OnProgress(uint32_t layers_done, uint32_t layers_total) override {
+    if (out_ == nullptr || (layers_done != layers_total && layers_done % kEvery != 0)) return;
+    *out_ << "  packing weights: " << layers_done << " of " << layers_total << std::endl;
+  }
+
+ private:
+  static constexpr uint32_t kEvery = 8;
+  std::ostream* const out_;
+};
+
+HttpOptions HttpOptionsOf(const Config& config, HttpDoor door) {
+  const HostPort& listen = door == HttpDoor::kPublic ? config.listen.http : config.listen.admin;
+  HttpOptions options;
+  options.door = door;
+  options.host = listen.host;
+  options.port = listen.port;
+  options.max_connections = static_cast<uint32_t>(config.limits.connections);
+  options.max_header_bytes = static_cast<size_t>(config.limits.header_bytes);
+  options.max_body_bytes = static_cast<size_t>(config.limits.body_bytes);
+  options.max_json_depth = static_cast<uint32_t>(config.limits.json_depth);
+  options.stream_buffer_bytes = static_cast<size_t>(config.limits.stream_buffer_bytes);
+  options.header_timeout_ms = config.limits.header_timeout_ms;
+  options.body_timeout_ms = config.limits.body_timeout_ms;
+  options.write_timeout_ms = config.limits.write_timeout_ms;
+  options.idle_timeout_ms = config.limits.idle_timeout_ms;
+  options.heartbeat_ms = config.limits.heartbeat_ms;
+  options.request_deadline_ms = config.deadlines.request_ms;
+  options.version = kVersion;
+  options.build = kCommit;
+  return options;
+}
+
+// Counts a request and writes its line. No text of users comes here.
+HttpObserver Observe(const Logger& log, Metrics* metrics) {
+  return [log, metrics](const HttpEvent& event) {
+    metrics->GetCounter(MetricId::kRequestsTotal, {"http", event.code}).Add();
+    log.Debug("request ends", {{"call", event.call},
+                               {"status", event.status},
+                               {"code", event.code},
+                               {"request_id", event.request_id},
+                               {"duration_us", event.duration_us},
+                               {"bytes_in", event.bytes_in},
+                               {"bytes_out", event.bytes_out}});
+  };
+}
+
+// The doors of one node, opened together and closed in the right order.
+class Doors {
+ public:
+  absl::Status Open(const Config& config, const Apis& apis, const Logger& log, Metrics* metrics,
+                    uint64_t seed) {
+    Clock* clock = SystemClock::Get();
+    EPIC_ASSIGN_OR_RETURN(http_, HttpServer::Start(HttpOptionsOf(config, HttpDoor::kPublic), apis, clock,
+                                                   seed, Observe(log, metrics)));
+    EPIC_ASSIGN_OR_RETURN(admin_,
+                          HttpServer::Start(HttpOptionsOf(config, HttpDoor::kAdmin), apis, clock, seed + 1));
+    GrpcDoorOptions grpc;
+    grpc.address = config.listen.grpc.ToString();
+    grpc.max_message_bytes = static_cast<size_t>(config.limits.body_bytes);
+    grpc.max_stream_buffer_bytes = static_cast<size_t>(config.limits.stream_buffer_bytes);
+    grpc.drain_ms = config.deadlines.drain_ms;
+    EPIC_ASSIGN_OR_RETURN(grpc_, GrpcDoor::Start(grpc, apis, clock));
+    collector_ = metrics->AddCollector([this, metrics] {
+      metrics->GetGauge(MetricId::kHttpConnections, {"public"})
+          .Set(static_cast<double>(http_->connections()));
+      metrics->GetGauge(MetricId::kHttpConnections, {"admin"})
+          .Set(static_cast<double>(admin_->connections()));
+      metrics->GetGauge(MetricId::kHttpStreams).Set(static_cast<double>(http_->streams()));
+    });
+    return absl::OkStatus();
+  }
+
+  ServeAddresses Addresses(const Config& config) const {
+    const HostPort grpc{config.listen.grpc.host, grpc_->port()};
+    return {http_->address(), grpc.ToString(), admin_->address(), {}};
+  }
+
+  // Lets running requests end; what is left after `timeout_ms` is cut.
+  void Drain(int64_t timeout_ms) {
+    grpc_->Drain();
+    http_->Drain(timeout_ms);
+  }
+
+  void Close() {
+    collector_ = Metrics::Collector();
+    if (http_ != nullptr) http_->Stop();
+    if (grpc_ != nullptr) grpc_->Stop();
+    if (admin_ != nullptr) admin_->Stop();
+  }
+
+ private:
+  std::unique_ptr<HttpServer> http_, admin_;
+  std::unique_ptr<GrpcDoor> grpc_;
+  Metrics::Collector collector_;
+};
+
+LogOptions LogOptionsOf(const Config& config) {
+  LogOptions options;
+  options.level = ParseLogLevel(config.log.level).value_or(LogLevel::kInfo);
+  options.format = ParseLogFormat(config.log.format).value_or(LogFormat::kText);
+  return options;
+}
+
+}  // namespace
+
+absl::Status Serve(const Config& config, const ServeHooks& hooks) {
+  const StopSignals signals;
+  const Logger log(LogOptionsOf(config));
+  const uint64_t seed = RandomSeed();
+  const Clock* clock = SystemClock::Get();
+  Metrics metrics;
+  NodeOptions options;
+  options.config = config;
+  options.build_version = std::string(kVersion);
+  options.seed = seed;
+  Node node(std::move(options), clock, &metrics,
+            [&config, clock](PackProgress* progress) { return LoadParts(config, clock, progress); });
+  Doors doors;
+  absl::Status status = doors.Open(config, node.apis(), log, &metrics, seed);
+  LoadProgress progress(hooks.progress);
+  if (status.ok()) status = node.Start(&progress);
+  if (!status.ok()) {
+    doors.Close();
+    node.Stop();
+    return status;
+  }
+  ServeAddresses addresses = doors.Addresses(config);
+  addresses.model = node.apis().models->List().front().id;
+  log.Info("serving", {{"model", addresses.model},
+                       {"http", addresses.http},
+                       {"grpc", addresses.grpc},
+                       {"admin", addresses.admin}});
+  if (hooks.ready) hooks.ready(addresses);
+  signals.Wait();
+  log.Info("stopping; running requests may end", {{"drain_ms", config.deadlines.drain_ms}});
+  node.Drain(config.deadlines.drain_ms);
+  doors.Drain(config.deadlines.drain_ms);
+  doors.Close();
+  node.Stop();
+  log.Info("stopped");
+  return absl::OkStatus();
+}
+
+}  // namespace epic
