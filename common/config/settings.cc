@@ -47,7 +47,7 @@ constexpr std::array kTable = {
             .type = T::kText,
             .default_text = "",
             .field = +[](Config& c) -> S { return &c.model.alias; },
-            .help = "The name by which clients ask for the model; empty takes the file's own",
+            .help = "The name by which clients ask for the model; empty takes the file's name",
             .flag = "--model-alias"},
 
     Setting{.name = "listen.http",

@@ -126,8 +126,10 @@ std::vector<TextChunk> PickRelevant(std::vector<TextChunk> chunks, std::string_v
   for (const std::string& word : WordsOf(question)) {
     const auto found = chunks_with.find(word);
     if (found == chunks_with.end()) continue;
-    const double weight =
-        std::log(1.0 + static_cast<double>(chunks.size()) / static_cast<double>(found->second));
+    // Inverse document frequency; words that half of the chunks have say nothing.
+    const double with = static_cast<double>(found->second) + 0.5;
+    const double without = static_cast<double>(chunks.size() - found->second) + 0.5;
+    const double weight = std::max(0.0, std::log(without / with));
     for (size_t i = 0; i < chunks.size(); ++i) {
       if (words[i].contains(word)) score[i] += weight;
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 #include <utility>
 
 #include "common/status/status_macros.h"
@@ -25,7 +26,7 @@ std::string_view NameOf(Architecture architecture) {
   return "qwen3";
 }
 
-// The model's own name as clients can type it: "SmolLM2 135M Instruct" becomes smollm2-135m-instruct.
+// A name as clients can type it: "SmolLM2 135M Instruct" becomes smollm2-135m-instruct.
 std::string AliasOf(const std::string& name) {
   std::string alias;
   for (const char c : name) {
@@ -38,6 +39,13 @@ std::string AliasOf(const std::string& name) {
   }
   while (alias.ends_with('-')) alias.pop_back();
   return alias.empty() ? "default" : alias;
+}
+
+// The name of the model's file without .gguf, or of its folder.
+std::string FileNameOf(const std::string& path) {
+  std::filesystem::path file(path);
+  if (!file.has_filename()) file = file.parent_path();
+  return file.extension() == ".gguf" ? file.stem().string() : file.filename().string();
 }
 
 EngineOptions OptionsOf(const EngineSettings& settings) {
@@ -64,7 +72,7 @@ absl::StatusOr<NodeParts> LoadParts(const Config& config, const Clock* clock, Pa
   EPIC_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, Model::Load(config.model.path));
   const TokenizerSpec& spec = model->tokenizer_spec();
   NodeParts parts;
-  parts.alias = config.model.alias.empty() ? AliasOf(model->config().name) : config.model.alias;
+  parts.alias = config.model.alias.empty() ? AliasOf(FileNameOf(config.model.path)) : config.model.alias;
   parts.identity = model->identity();
   parts.architecture = NameOf(model->config().architecture);
   parts.parameters = model->parameter_count();
