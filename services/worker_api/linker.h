@@ -47,8 +47,8 @@ struct LinkJob {
   uint32_t choices = 1;
   uint32_t max_tokens = 0;  // per choice, >= 1
   std::vector<TokenId> stop_tokens;
-  std::vector<std::string> stop;  // not empty strings
-  bool ignore_eos = false;        // false: the model's end tokens end a choice too
+  std::vector<std::string> stop;   // not empty strings
+  bool ignore_eos = false;         // false: the model's end tokens end a choice too
   int64_t received_steady_ns = 0;  // when the request reached the door; TTFT counts from it
 };
 

@@ -29,8 +29,23 @@ struct ChatCase {
   std::function<void(ChatRequest&)> change;
 };
 
-TEST(ChecksTest, EveryBadFieldOfAChatIsRefusedByName) {
-  const std::vector<ChatCase> cases = {
+void ExpectRefusals(const std::vector<ChatCase>& cases) {
+  testing::World world;
+  for (const ChatCase& c : cases) {
+    SCOPED_TRACE(c.name);
+    ChatRequest request;
+    request.messages = {Says("user", "hi")};
+    ASSERT_OK(CheckChat(request, world.parts));
+    c.change(request);
+    const absl::Status status = CheckChat(request, world.parts).status();
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(CodeOf(status), c.code) << status;
+    EXPECT_EQ(ParamOf(status), c.param) << status;
+  }
+}
+
+TEST(ChecksTest, BadMessagesAndSamplingOfAChatAreRefusedByName) {
+  ExpectRefusals({
       {"another model", ErrorCode::kModelNotFound, "model", [](auto& r) { r.model = "gpt"; }},
       {"no messages", kBad, "messages", [](auto& r) { r.messages.clear(); }},
       {"tool role", kBad, "messages[0].role", [](auto& r) { r.messages[0].role = "tool"; }},
@@ -53,6 +68,11 @@ TEST(ChecksTest, EveryBadFieldOfAChatIsRefusedByName) {
       {"presence", kBad, "presence_penalty", [](auto& r) { r.presence_penalty = -2.5; }},
       {"frequency", kBad, "frequency_penalty", [](auto& r) { r.frequency_penalty = kNaN; }},
       {"repetition", kBad, "repetition_penalty", [](auto& r) { r.repetition_penalty = 0; }},
+  });
+}
+
+TEST(ChecksTest, BadBoundsAndStopsOfAChatAreRefusedByName) {
+  ExpectRefusals({
       {"n zero", kBad, "n", [](auto& r) { r.n = 0; }},
       {"n above", kBad, "n", [](auto& r) { r.n = 17; }},
       {"top_logprobs above", kBad, "top_logprobs",
@@ -105,6 +125,11 @@ TEST(ChecksTest, EveryBadFieldOfAChatIsRefusedByName) {
        [](auto& r) {
          r.logit_bias = {{"5", kNaN}};
        }},
+  });
+}
+
+TEST(ChecksTest, BadLinkingOfAChatIsRefusedByName) {
+  ExpectRefusals({
       {"ratio", kNotSupported, "linking.ratio", [](auto& r) { r.linking.ratio = 0.15; }},
       {"budget", kNotSupported, "linking.budget", [](auto& r) { r.linking.budget = 16; }},
       {"auto", kNotSupported, "linking.auto", [](auto& r) { r.linking.auto_mode = "linked"; }},
@@ -120,19 +145,7 @@ TEST(ChecksTest, EveryBadFieldOfAChatIsRefusedByName) {
        }},
       {"prefix word", kBad, "linking.compile_prefix", [](auto& r) { r.linking.compile_prefix = "eos"; }},
       {"on_missing", kBad, "linking.on_missing", [](auto& r) { r.linking.on_missing = "ignore"; }},
-  };
-  testing::World world;
-  for (const ChatCase& c : cases) {
-    SCOPED_TRACE(c.name);
-    ChatRequest request;
-    request.messages = {Says("user", "hi")};
-    ASSERT_OK(CheckChat(request, world.parts));
-    c.change(request);
-    const absl::Status status = CheckChat(request, world.parts).status();
-    ASSERT_FALSE(status.ok());
-    EXPECT_EQ(CodeOf(status), c.code) << status;
-    EXPECT_EQ(ParamOf(status), c.param) << status;
-  }
+  });
 }
 
 TEST(ChecksTest, GoodFieldsReachTheEngine) {
