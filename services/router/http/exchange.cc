@@ -14,7 +14,7 @@ void Exchange::WakeLocked() {
 }
 
 void Exchange::Answer(HttpAnswer answer) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   if (answered_ || detached_) return;
   answered_ = true;
   complete_ = true;
@@ -23,7 +23,7 @@ void Exchange::Answer(HttpAnswer answer) {
 }
 
 void Exchange::StartStream(HttpAnswer head) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   if (answered_ || detached_) return;
   answered_ = true;
   streamed_ = true;
@@ -32,7 +32,7 @@ void Exchange::StartStream(HttpAnswer head) {
 }
 
 bool Exchange::Write(std::string_view bytes) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   if (detached_ || overflowed_ || complete_ || !streamed_) return false;
   const size_t unsent = pending_.size() + in_flight_bytes_;
   // One event always fits into an empty buffer, so that a small bound cannot make a stream impossible.
@@ -48,7 +48,7 @@ bool Exchange::Write(std::string_view bytes) {
 }
 
 void Exchange::EndStream(std::string_view code) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   if (!streamed_ || complete_) return;
   code_ = code;
   complete_ = true;
@@ -56,7 +56,7 @@ void Exchange::EndStream(std::string_view code) {
 }
 
 Exchange::Output Exchange::Take() {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   woken_ = false;
   Output output;
   output.head = std::exchange(head_, std::nullopt);
@@ -70,7 +70,7 @@ Exchange::Output Exchange::Take() {
 }
 
 void Exchange::Detach() {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   detached_ = true;
   wake_ = nullptr;
   pending_ = std::string();

@@ -12,8 +12,8 @@
 #include <string_view>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "common/base/cancel.h"
+#include "common/base/mutex.h"
 #include "services/router/http/http_message.h"
 
 namespace epic {
@@ -66,7 +66,7 @@ class Exchange {
   // Synchronises itself.
   CancelSource cancel_;
   // Guarded by mu_.
-  absl::Mutex mu_;
+  Mutex mu_;
   std::function<void()> wake_ ABSL_GUARDED_BY(mu_);
   bool woken_ ABSL_GUARDED_BY(mu_) = false;  // a wake is on its way; no second one is needed
   std::optional<HttpAnswer> head_ ABSL_GUARDED_BY(mu_);

@@ -1,11 +1,11 @@
 // The small parts of the HTTP door: routes, heads, errors, the exchange's bounded buffer, the worker pool.
 #include <atomic>
+#include <future>
 #include <string>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "absl/synchronization/notification.h"
 #include "common/status/error.h"
 #include "services/router/http/error_answer.h"
 #include "services/router/http/exchange.h"
@@ -139,17 +139,17 @@ TEST(ExchangeTest, AfterDetachNothingWakesAndNothingIsCancelled) {
 
 TEST(WorkerPoolTest, TheQueueIsBoundedAndStopDropsWhatWaits) {
   WorkerPool pool(1, 1);
-  absl::Notification running, go;
+  std::promise<void> running, go;
   std::atomic<int> ran{0};
   ASSERT_TRUE(pool.TryRun([&] {
-    running.Notify();
-    go.WaitForNotification();
+    running.set_value();
+    go.get_future().wait();
     ++ran;
   }));
-  running.WaitForNotification();
+  running.get_future().wait();
   EXPECT_TRUE(pool.TryRun([&] { ++ran; }));
   EXPECT_FALSE(pool.TryRun([&] { ++ran; }));
-  go.Notify();
+  go.set_value();
   pool.Stop();
   EXPECT_FALSE(pool.TryRun([] {}));
   EXPECT_GE(ran.load(), 1);

@@ -16,9 +16,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "common/base/check.h"
+#include "common/base/mutex.h"
 #include "services/router/http/connection.h"
 
 namespace epic {
@@ -56,7 +55,7 @@ class HttpServer::Impl {
   bool Drain(int64_t timeout_ms) ABSL_LOCKS_EXCLUDED(mu_);
   void Stop() ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t connections() const ABSL_LOCKS_EXCLUDED(mu_) {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     return connections_.size();
   }
   uint64_t streams() const { return door_.streams.load(); }
@@ -69,13 +68,13 @@ class HttpServer::Impl {
   void Unregister(uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
   void CloseAcceptor();
   std::vector<std::shared_ptr<HttpConnection>> Snapshot() ABSL_LOCKS_EXCLUDED(mu_);
-  bool NoneOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return connections_.empty(); }
 
   // Constant after Listen.
   const HttpHandlers handlers_;
   tcp::endpoint endpoint_;
   // Guarded by mu_. Connections unregister from their destructors, so this outlives io_.
-  mutable absl::Mutex mu_;
+  mutable Mutex mu_;
+  CondVar closed_;  // a connection has left
   absl::flat_hash_map<uint64_t, std::weak_ptr<HttpConnection>> connections_ ABSL_GUARDED_BY(mu_);
   uint64_t next_id_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
@@ -164,7 +163,7 @@ void HttpServer::Impl::Admit(tcp::socket socket) {
   std::shared_ptr<HttpConnection> connection;
   bool refused = false;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     const size_t open = connections_.size();
     if (stopping_ || door_.draining.load() || open >= door_.options.max_connections + kMaxRefusedAtOnce)
       return;
@@ -181,8 +180,9 @@ void HttpServer::Impl::Admit(tcp::socket socket) {
 }
 
 void HttpServer::Impl::Unregister(uint64_t id) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   connections_.erase(id);
+  closed_.SignalAll();
 }
 
 void HttpServer::Impl::CloseAcceptor() {
@@ -195,7 +195,7 @@ void HttpServer::Impl::CloseAcceptor() {
 
 std::vector<std::shared_ptr<HttpConnection>> HttpServer::Impl::Snapshot() {
   std::vector<std::shared_ptr<HttpConnection>> out;
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   for (const auto& [id, weak] : connections_) {
     if (std::shared_ptr<HttpConnection> connection = weak.lock()) out.push_back(std::move(connection));
   }
@@ -206,13 +206,19 @@ bool HttpServer::Impl::Drain(int64_t timeout_ms) {
   door_.draining.store(true);
   CloseAcceptor();
   for (const std::shared_ptr<HttpConnection>& connection : Snapshot()) connection->Drain();
-  absl::MutexLock lock(&mu_);
-  return mu_.AwaitWithTimeout(absl::Condition(this, &Impl::NoneOpen), absl::Milliseconds(timeout_ms));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  MutexLock lock(&mu_);
+  while (!connections_.empty()) {
+    const auto left = end - std::chrono::steady_clock::now();
+    if (left.count() <= 0) return false;
+    closed_.WaitForMs(&mu_, std::chrono::duration_cast<std::chrono::milliseconds>(left).count() + 1);
+  }
+  return true;
 }
 
 void HttpServer::Impl::Stop() {
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     stopping_ = true;
   }
   if (threads_.empty()) return;

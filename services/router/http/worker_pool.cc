@@ -15,18 +15,20 @@ WorkerPool::WorkerPool(uint32_t threads, uint32_t max_queued) : max_queued_(max_
 WorkerPool::~WorkerPool() { Stop(); }
 
 bool WorkerPool::TryRun(std::function<void()> task) {
-  absl::MutexLock lock(&mu_);
+  MutexLock lock(&mu_);
   if (stopping_ || queue_.size() >= max_queued_) return false;
   queue_.push_back(std::move(task));
+  changed_.Signal();
   return true;
 }
 
 void WorkerPool::Stop() {
   std::deque<std::function<void()>> dropped;
   {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     stopping_ = true;
     dropped.swap(queue_);
+    changed_.SignalAll();
   }
   for (std::thread& thread : threads_) {
     if (thread.joinable()) thread.join();
@@ -37,8 +39,8 @@ void WorkerPool::Loop() {
   for (;;) {
     std::function<void()> task;
     {
-      absl::MutexLock lock(&mu_);
-      mu_.Await(absl::Condition(this, &WorkerPool::HasWorkOrStops));
+      MutexLock lock(&mu_);
+      while (queue_.empty() && !stopping_) changed_.Wait(&mu_);
       if (queue_.empty()) return;
       task = std::move(queue_.front());
       queue_.pop_front();

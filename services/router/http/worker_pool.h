@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 
 namespace epic {
 
@@ -29,12 +29,12 @@ class WorkerPool {
 
  private:
   void Loop() ABSL_LOCKS_EXCLUDED(mu_);
-  bool HasWorkOrStops() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_ || !queue_.empty(); }
 
   // Constant after construction.
   const uint32_t max_queued_;
   // Guarded by mu_.
-  absl::Mutex mu_;
+  Mutex mu_;
+  CondVar changed_;  // of queue_ and stopping_
   std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   // Started by the constructor, joined by Stop.

@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
+#include "common/base/mutex.h"
 #include "common/status/error.h"
 #include "services/router/core/api.h"
 
@@ -36,19 +35,21 @@ template <typename T>
 class Held {
  public:
   void Put(T value) ABSL_LOCKS_EXCLUDED(mu_) {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     value_.push_back(std::move(value));
+    changed_.SignalAll();
   }
   // Waits up to ten seconds for a call.
   std::vector<T> Wait() ABSL_LOCKS_EXCLUDED(mu_) {
-    absl::MutexLock lock(&mu_);
-    mu_.AwaitWithTimeout(absl::Condition(this, &Held::Has), absl::Seconds(10));
+    MutexLock lock(&mu_);
+    while (value_.empty() && changed_.WaitForMs(&mu_, 10'000)) {
+    }
     return std::exchange(value_, {});
   }
 
  private:
-  bool Has() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !value_.empty(); }
-  absl::Mutex mu_;
+  Mutex mu_;
+  CondVar changed_;
   std::vector<T> value_ ABSL_GUARDED_BY(mu_);
 };
 

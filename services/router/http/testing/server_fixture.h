@@ -2,6 +2,7 @@
 #ifndef EPIC_SERVICES_ROUTER_HTTP_TESTING_SERVER_FIXTURE_H_
 #define EPIC_SERVICES_ROUTER_HTTP_TESTING_SERVER_FIXTURE_H_
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,9 +13,8 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "common/testing/status_matchers.h"
 #include "services/router/http/http_server.h"
 #include "services/router/http/testing/fakes.h"
@@ -26,26 +26,23 @@ namespace epic::testing {
 class EventLog {
  public:
   void Add(const HttpEvent& event) ABSL_LOCKS_EXCLUDED(mu_) {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     statuses_.push_back(event.status);
+    changed_.SignalAll();
   }
   // True when an answer with `status` was reported within ten seconds.
   bool WaitFor(int status) ABSL_LOCKS_EXCLUDED(mu_) {
-    absl::MutexLock lock(&mu_);
-    wanted_ = status;
-    return mu_.AwaitWithTimeout(absl::Condition(this, &EventLog::Has), absl::Seconds(10));
+    MutexLock lock(&mu_);
+    while (std::find(statuses_.begin(), statuses_.end(), status) == statuses_.end()) {
+      if (!changed_.WaitForMs(&mu_, 10'000)) return false;
+    }
+    return true;
   }
 
  private:
-  bool Has() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    for (const int status : statuses_) {
-      if (status == wanted_) return true;
-    }
-    return false;
-  }
-  absl::Mutex mu_;
+  Mutex mu_;
+  CondVar changed_;
   std::vector<int> statuses_ ABSL_GUARDED_BY(mu_);
-  int wanted_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 class DoorTest : public ::testing::Test {
@@ -60,13 +57,13 @@ class DoorTest : public ::testing::Test {
 
   // Waits for `token` to be cancelled, at most `ms`. Polls: a token has no way to wait on.
   static bool CancelledWithin(const CancelToken& token, int64_t ms) {
-    absl::Mutex mu;
+    Mutex mu;
+    CondVar never;
     const int64_t end = SystemClock::Get()->SteadyNs() + ms * 1'000'000;
     while (!token.cancelled()) {
       if (SystemClock::Get()->SteadyNs() > end) return false;
-      absl::MutexLock lock(&mu);
-      bool never = false;
-      mu.AwaitWithTimeout(absl::Condition(&never), absl::Milliseconds(2));
+      MutexLock lock(&mu);
+      never.WaitForMs(&mu, 2);
     }
     return true;
   }
