@@ -19,6 +19,9 @@ if [ -z "$jobs" ]; then
   [ "$by_memory" -ge "$jobs" ] || jobs=$((by_memory > 0 ? by_memory : 1))
 fi
 
+# Two checkouts of the same sources share ccache's results, wherever they lie.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+
 mkdir -p build
 log=build/configure-$preset.log
 cmake --preset "$preset" >"$log" 2>&1 || {
