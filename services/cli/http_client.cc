@@ -174,14 +174,14 @@ Exchange Prepare(const std::string& address, std::string_view method, std::strin
 }  // namespace
 
 absl::StatusOr<HttpReply> HttpClient::Call(std::string_view method, std::string_view target,
-                                            std::string_view body, int64_t timeout_ms) const {
+                                           std::string_view body, int64_t timeout_ms) const {
   return Perform(address_, Prepare(address_, method, target, body, timeout_ms));
 }
 
 absl::StatusOr<HttpReply> HttpClient::Stream(std::string_view method, std::string_view target,
-                                              std::string_view body,
-                                              const std::function<void(std::string_view line)>& on_line,
-                                              int64_t timeout_ms) const {
+                                             std::string_view body,
+                                             const std::function<void(std::string_view line)>& on_line,
+                                             int64_t timeout_ms) const {
   Exchange exchange = Prepare(address_, method, target, body, timeout_ms);
   exchange.on_line = &on_line;
   return Perform(address_, exchange);

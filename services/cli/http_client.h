@@ -30,14 +30,14 @@ class HttpClient {
   // Errors: Unavailable when nobody answers (the message says how to start a server), DeadlineExceeded past
   // `timeout_ms` of silence, Internal for an answer that is not HTTP. Any HTTP status is an answer, not an
   // error.
-  absl::StatusOr<HttpReply> Call(std::string_view method, std::string_view target,
-                                  std::string_view body = {}, int64_t timeout_ms = 70'000) const;
+  absl::StatusOr<HttpReply> Call(std::string_view method, std::string_view target, std::string_view body = {},
+                                 int64_t timeout_ms = 70'000) const;
 
   // Calls on_line for every line of the body as it arrives, without its end. The body of an answer whose
   // status is not 200 comes back whole instead.
   absl::StatusOr<HttpReply> Stream(std::string_view method, std::string_view target, std::string_view body,
-                                    const std::function<void(std::string_view line)>& on_line,
-                                    int64_t timeout_ms = 70'000) const;
+                                   const std::function<void(std::string_view line)>& on_line,
+                                   int64_t timeout_ms = 70'000) const;
 
  private:
   const std::string address_;

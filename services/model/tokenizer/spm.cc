@@ -67,7 +67,8 @@ absl::StatusOr<SpmEncoder> SpmEncoder::Create(const TokenizerSpec& spec, std::sp
   }
   if (!encoder.has_bytes_ && types[*spec.unknown] == TokenType::kControl) {
     return absl::InvalidArgumentError(
-        "tokenizer: unknown is a control token, which text of users could then produce; byte tokens are needed");
+        "tokenizer: unknown is a control token, which text of users could then produce; byte tokens are "
+        "needed");
   }
   encoder.unknown_ = spec.unknown.value_or(0);
   return encoder;
