@@ -207,7 +207,7 @@ TEST_F(GgufModelTest, ReadsTheTokenizersThatTheMakerWrote) {
     EXPECT_EQ(got.eos, want.eos);
     EXPECT_EQ(got.eot, want.eot);
     EXPECT_EQ(got.add_bos, want.add_bos);
-    EXPECT_EQ(got.add_space_prefix, want.add_space_prefix);
+    EXPECT_EQ(got.space_prefix, want.space_prefix);
   }
 }
 

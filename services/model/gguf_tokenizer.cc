@@ -153,7 +153,8 @@ class TokenizerReader {
     const bool spm = spec_.kind == TokenizerKind::kSpm;
     spec_.add_bos = add_bos.value_or(spm || spec_.pre == PreTokenizer::kLlamaBpe);
     spec_.add_eos = add_eos.value_or(false);
-    spec_.add_space_prefix = spm && space.value_or(true);
+    // llama.cpp, whose files these are, puts it before the first text and after every special token.
+    spec_.space_prefix = spm && space.value_or(true) ? SpacePrefix::kEach : SpacePrefix::kNever;
     if (spec_.add_bos && !spec_.bos.has_value()) {
       return Bad("tokenizer.ggml.bos_token_id", "is missing though a BOS is to be added");
     }

@@ -13,10 +13,12 @@
 #include "common/testing/status_matchers.h"
 #include "services/model/hf_config.h"
 #include "services/model/hf_spm_scores.h"
+#include "services/model/hf_tokenizer.h"
 #include "services/model/model.h"
 #include "services/model/testing/tiny_model.h"
 #include "services/model/testing/tiny_tokenizer.h"
 #include "services/model/tokenizer.h"
+#include "services/model/tokenizer/golden_test_util.h"
 
 namespace epic {
 namespace {
@@ -117,6 +119,30 @@ TEST_F(HfModelTest, ReadsTheSameByteLevelTokenizerFromBothFormats) {
   }
 }
 
+TEST(HfTokenizerTest, SpacesArePrefixedAsTheTokenizersPackageDoesForEverySchemeOfTheFile) {
+  const nlohmann::json golden = epic::testing::ReadGolden("spm_prefix.json");
+  const std::vector<std::string> texts = golden["texts"];
+  for (const nlohmann::json& shape : golden["shapes"]) {
+    SCOPED_TRACE(shape["name"].get<std::string>());
+    HfTokenizerFiles files;
+    files.tokenizer_path = "tokenizer.json";
+    files.tokenizer = golden["tokenizer"];
+    files.tokenizer["normalizer"] = shape["normalizer"];
+    files.tokenizer["pre_tokenizer"] = shape["pre_tokenizer"];
+    files.config_path = "tokenizer_config.json";
+    files.config = {{"bos_token", "<s>"}, {"eos_token", "</s>"}, {"unk_token", "<unk>"}};
+    files.vocab =
+        static_cast<uint32_t>(files.tokenizer["model"]["vocab"].size() + 3);  // three tokens are added
+    ASSERT_OK_AND_ASSIGN(const TokenizerSpec spec, ReadHfTokenizer(files));
+    ASSERT_OK_AND_ASSIGN(const std::unique_ptr<const Tokenizer> tokenizer, Tokenizer::Create(spec));
+    for (size_t i = 0; i < texts.size(); ++i) {
+      ASSERT_OK_AND_ASSIGN(const std::vector<TokenId> ids, tokenizer->Encode(texts[i], true));
+      EXPECT_EQ(ids, shape["ids"][i].get<std::vector<TokenId>>())
+          << shape["name"] << " " << golden["texts"][i];
+    }
+  }
+}
+
 TEST_F(HfModelTest, GivesASentencePieceVocabularyScoresThatKeepItsIds) {
   TinyModelSpec spec;
   spec.tokenizer = TokenizerKind::kSpm;
@@ -127,7 +153,7 @@ TEST_F(HfModelTest, GivesASentencePieceVocabularyScoresThatKeepItsIds) {
   EXPECT_EQ(folder->tokenizer_spec().kind, TokenizerKind::kSpm);
   EXPECT_EQ(folder->tokenizer_spec().tokens, gguf->tokenizer_spec().tokens);
   EXPECT_EQ(folder->tokenizer_spec().types, gguf->tokenizer_spec().types);
-  EXPECT_TRUE(folder->tokenizer_spec().add_space_prefix);
+  EXPECT_EQ(folder->tokenizer_spec().space_prefix, SpacePrefix::kEach);
   EXPECT_TRUE(folder->tokenizer_spec().add_bos);
   ASSERT_OK_AND_ASSIGN(const std::unique_ptr<const Tokenizer> a, Tokenizer::Create(folder->tokenizer_spec()));
   ASSERT_OK_AND_ASSIGN(const std::unique_ptr<const Tokenizer> b, Tokenizer::Create(gguf->tokenizer_spec()));

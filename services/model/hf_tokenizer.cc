@@ -106,7 +106,6 @@ class Reader {
   }
 
   absl::Status ReadByteLevel() {
-    spec_.add_space_prefix = false;
     for (const json* part : PartsOf(root_.Get("normalizer"), "normalizers")) {
       if (TypeOf(*part) != "NFC") return UnknownPart("normalizer", *part);
       spec_.nfc = true;
@@ -152,13 +151,12 @@ class Reader {
   // Spaces become U+2581 either in the normaliser (older files) or in a Metaspace pre-tokeniser.
   absl::Status ReadSpmShape() {
     spec_.pre = PreTokenizer::kNone;
-    spec_.add_space_prefix = false;
     bool replaces = false;
     for (const json* part : PartsOf(root_.Get("normalizer"), "normalizers")) {
       const std::string type = TypeOf(*part);
       const auto pattern = part->find("pattern");
       if (type == "Prepend" && Text(*part, "prepend") == kSpmSpace) {
-        spec_.add_space_prefix = true;
+        spec_.space_prefix = SpacePrefix::kEach;
       } else if (type == "Replace" && pattern != part->end() && pattern->is_object() &&
                  Text(*pattern, "String") == " " && Text(*part, "content") == kSpmSpace) {
         replaces = true;
@@ -174,7 +172,9 @@ class Reader {
         return UnknownPart("pre_tokenizer", *part);
       }
       replaces = true;
-      if (scheme != "never") spec_.add_space_prefix = true;
+      // Behind the normaliser's prefix, which runs first, there is nothing that lacks one.
+      if (scheme == "never" || spec_.space_prefix == SpacePrefix::kEach) continue;
+      spec_.space_prefix = scheme == "first" ? SpacePrefix::kFirstUnspaced : SpacePrefix::kEachUnspaced;
     }
     if (!replaces) return root_.Bad("normalizer", "does not replace spaces as SentencePiece does");
     return absl::OkStatus();

@@ -23,9 +23,9 @@ std::string EncodeTokenizer(const TokenizerSpec& spec) {
   std::string out;
   AppendLittle<uint8_t>(&out, static_cast<uint8_t>(spec.kind));
   AppendLittle<uint8_t>(&out, static_cast<uint8_t>(spec.pre));
-  for (bool flag : {spec.nfc, spec.ignore_merges, spec.add_space_prefix, spec.add_bos, spec.add_eos}) {
-    AppendLittle<uint8_t>(&out, flag);
-  }
+  for (bool flag : {spec.nfc, spec.ignore_merges}) AppendLittle<uint8_t>(&out, flag);
+  AppendLittle<uint8_t>(&out, static_cast<uint8_t>(spec.space_prefix));
+  for (bool flag : {spec.add_bos, spec.add_eos}) AppendLittle<uint8_t>(&out, flag);
   for (const std::optional<uint32_t>& id : {spec.bos, spec.eos, spec.eot, spec.unknown, spec.padding}) {
     AppendLittle<uint8_t>(&out, id.has_value());
     AppendLittle<uint32_t>(&out, id.value_or(0));

@@ -6,7 +6,7 @@
 //   2. architecture and sizes: u32 architecture, layers, hidden, heads, kv_heads, head_dim, ffn, vocab;
 //      f64 rms_epsilon; u8 qkv_bias, qk_norm, tied_head
 //   3. rotary parameters: u8 pairing, then the encoding that the reader made of the file's own numbers
-//   4. tokenizer: u8 kind, pre, nfc, ignore_merges, add_space_prefix, add_bos, add_eos; the optional ids bos,
+//   4. tokenizer: u8 kind, pre, nfc, ignore_merges, space_prefix, add_bos, add_eos; the optional ids bos,
 //      eos, eot, unknown, padding as u8 present and u32 id; counts as u64, tokens as fields, types as u8,
 //      scores as f32, merges as pairs of fields
 //   5. for each tensor of the model in byte order of names: name, u32 type, u64 rows, u64 cols, SHA-256 of

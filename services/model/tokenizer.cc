@@ -161,15 +161,15 @@ class TokenizerImpl final : public Tokenizer {
   explicit TokenizerImpl(const TokenizerSpec& spec);
   void FillTexts(const TokenizerSpec& spec);
   JoinedText Join(std::span<const TextRun> runs) const;
-  size_t ConsumeLeadingControls(const JoinedText& joined, std::vector<TokenId>& out) const;
-  void EncodeFrom(const JoinedText& joined, size_t begin, std::vector<TokenId>& out) const;
-  void EncodePlain(std::string_view text, std::vector<TokenId>& out) const;
+  void EncodeJoined(const JoinedText& joined, std::vector<TokenId>& out) const;
+  bool WantsPrefix(std::string_view stretch, bool first) const;
+  void EncodeStretch(std::string_view stretch, bool first, std::vector<TokenId>& out) const;
   void EncodePieces(std::string_view text, std::vector<TokenId>& out) const;
 
   const TokenizerKind kind_;
   const PreTokenizer pre_;
   const bool nfc_;
-  const bool space_prefix_;
+  const SpacePrefix space_prefix_;
   const bool add_bos_;
   const std::optional<TokenId> bos_;
   const std::optional<TokenId> eos_;
@@ -187,7 +187,7 @@ TokenizerImpl::TokenizerImpl(const TokenizerSpec& spec)
     : kind_(spec.kind),
       pre_(spec.pre),
       nfc_(spec.nfc),
-      space_prefix_(spec.kind == TokenizerKind::kSpm && spec.add_space_prefix),
+      space_prefix_(spec.kind == TokenizerKind::kSpm ? spec.space_prefix : SpacePrefix::kNever),
       add_bos_(spec.add_bos),
       bos_(spec.bos),
       eos_(spec.eos),
@@ -258,46 +258,21 @@ absl::StatusOr<std::vector<TokenId>> TokenizerImpl::Encode(std::span<const TextR
     total += run.text.size();
     if (total > kMaxTextBytes) return absl::InvalidArgumentError("text is longer than 1 GiB");
   }
-  JoinedText joined = Join(runs);
+  const JoinedText joined = Join(runs);
   if (const std::optional<size_t> bad = FindInvalidUtf8(joined.text)) {
     return absl::InvalidArgumentError(absl::StrCat("text is not UTF-8 at byte ", *bad));
   }
   std::vector<TokenId> out;
   out.reserve(joined.text.size() / 4 + 8);
-  size_t begin = 0;
-  if (space_prefix_) {
-    begin = ConsumeLeadingControls(joined, out);
-    if (begin < joined.text.size()) {
-      joined.text.insert(begin, kSpmSpace);
-      for (JoinedText::Window& window : joined.windows) {
-        window.end += window.end > begin ? kSpmSpace.size() : 0;
-        window.begin += window.begin >= begin ? kSpmSpace.size() : 0;
-      }
-    }
-  }
-  EncodeFrom(joined, begin, out);
+  EncodeJoined(joined, out);
   return out;
 }
 
-// Emits the control tokens that stand before any text and returns where the text begins.
-size_t TokenizerImpl::ConsumeLeadingControls(const JoinedText& joined, std::vector<TokenId>& out) const {
-  size_t position = 0;
-  if (joined.windows.empty() || joined.windows[0].begin != 0) return position;
-  const size_t end = joined.windows[0].end;
-  while (position < end) {
-    const auto match = special_.Find(joined.text, position, end);
-    if (!match || !IsControl(match->id)) break;
-    out.push_back(match->id);
-    position += match->length;
-  }
-  return position;
-}
-
-void TokenizerImpl::EncodeFrom(const JoinedText& joined, size_t begin, std::vector<TokenId>& out) const {
+void TokenizerImpl::EncodeJoined(const JoinedText& joined, std::vector<TokenId>& out) const {
   const std::string_view text = joined.text;
-  size_t plain = begin;
+  size_t plain = 0;
   auto window = joined.windows.begin();
-  for (size_t position = begin; position < text.size();) {
+  for (size_t position = 0; position < text.size();) {
     while (window != joined.windows.end() && window->end <= position) ++window;
     const bool inside = window != joined.windows.end() && window->begin <= position;
     const auto match = special_.Find(text, position, inside ? window->end : 0);
@@ -305,22 +280,39 @@ void TokenizerImpl::EncodeFrom(const JoinedText& joined, size_t begin, std::vect
       ++position;
       continue;
     }
-    EncodePlain(text.substr(plain, position - plain), out);
+    EncodeStretch(text.substr(plain, position - plain), plain == 0, out);
     out.push_back(match->id);
     position += match->length;
     plain = position;
   }
-  EncodePlain(text.substr(plain), out);
+  EncodeStretch(text.substr(plain), plain == 0, out);
 }
 
-void TokenizerImpl::EncodePlain(std::string_view text, std::vector<TokenId>& out) const {
-  if (text.empty()) return;
-  if (spm_) {
-    spm_->Encode(text, out);
+// Spaces of `stretch` are U+2581 already. `first`: it stands at the beginning of the text.
+bool TokenizerImpl::WantsPrefix(std::string_view stretch, bool first) const {
+  switch (space_prefix_) {
+    case SpacePrefix::kNever:
+      return false;
+    case SpacePrefix::kEach:
+      return true;
+    case SpacePrefix::kEachUnspaced:
+      return !stretch.starts_with(kSpmSpace);
+    case SpacePrefix::kFirstUnspaced:
+      return first && !stretch.starts_with(kSpmSpace);
+  }
+  return false;
+}
+
+void TokenizerImpl::EncodeStretch(std::string_view stretch, bool first, std::vector<TokenId>& out) const {
+  if (stretch.empty()) return;
+  if (spm_ && WantsPrefix(stretch, first)) {
+    spm_->Encode(absl::StrCat(ToAbsl(kSpmSpace), ToAbsl(stretch)), out);
+  } else if (spm_) {
+    spm_->Encode(stretch, out);
   } else if (nfc_) {
-    EncodePieces(NormalizeNfc(text), out);
+    EncodePieces(NormalizeNfc(stretch), out);
   } else {
-    EncodePieces(text, out);
+    EncodePieces(stretch, out);
   }
 }
 
@@ -340,7 +332,7 @@ std::string TokenizerImpl::TokenBytes(TokenId id, bool with_special) const {
 
 std::string TokenizerImpl::Decode(std::span<const TokenId> ids, bool with_special) const {
   std::string out;
-  bool at_start = space_prefix_;
+  bool at_start = space_prefix_ != SpacePrefix::kNever;
   for (const TokenId id : ids) {
     const std::string bytes = TokenBytes(id, with_special);
     const bool text = id < types_.size() && !IsControl(id);

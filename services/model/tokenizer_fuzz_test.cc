@@ -19,7 +19,7 @@ TokenizerSpec RandomSpec(Rng& rng) {
   spec.pre = static_cast<PreTokenizer>(rng.Below(5));
   spec.nfc = rng.Below(2) == 0;
   spec.ignore_merges = rng.Below(2) == 0;
-  spec.add_space_prefix = rng.Below(2) == 0;
+  spec.space_prefix = static_cast<SpacePrefix>(rng.Below(4));
   const auto add = [&](const std::string& text, TokenType type) {
     for (const std::string& known : spec.tokens) {
       if (known == text && rng.Below(200) != 0) return;

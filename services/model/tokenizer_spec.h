@@ -22,12 +22,22 @@ enum class TokenType : uint8_t {
   kByte = 6
 };
 
+// Where SentencePiece-style text gets a space in front. A stretch is text between control and user-defined
+// tokens, or the ends of the whole; only one that is not empty gets a space. The values are part of model
+// identities.
+enum class SpacePrefix : uint8_t {
+  kNever = 0,
+  kEach = 1,          // every stretch (GGUF files; the normaliser Prepend)
+  kEachUnspaced = 2,  // every stretch that does not begin with a space (Metaspace "always")
+  kFirstUnspaced = 3  // the text's very beginning, when it is neither a token nor a space (Metaspace "first")
+};
+
 struct TokenizerSpec {
   TokenizerKind kind = TokenizerKind::kBpe;
   PreTokenizer pre = PreTokenizer::kGpt2;
-  bool nfc = false;              // normalise text to NFC first (Hugging Face Qwen)
-  bool ignore_merges = false;    // a whole piece in the vocabulary is taken as it is (llama-bpe)
-  bool add_space_prefix = true;  // kSpm
+  bool nfc = false;            // normalise text to NFC first (Hugging Face Qwen)
+  bool ignore_merges = false;  // a whole piece in the vocabulary is taken as it is (llama-bpe)
+  SpacePrefix space_prefix = SpacePrefix::kNever;  // kSpm
   // By token id. Text is as in the file: byte-level alphabet for kBpe, U+2581 for spaces in kSpm.
   std::vector<std::string> tokens;
   std::vector<TokenType> types;                             // same size as tokens

@@ -181,18 +181,43 @@ TEST_P(SpmGoldenTest, LongRunsTakeLogLinearTime) {
 INSTANTIATE_TEST_SUITE_P(Models, SpmGoldenTest, ::testing::Values("bytes", "unknown", "unused"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST(SpmTest, ThePrefixIsPutOnceAtTheStartOfTheTextAndControlTokensDoNotCount) {
+TEST(SpmTest, EveryStretchBetweenSpecialTokensHasAPrefixInAGgufVocabulary) {
   const auto tokenizer = MakeOrDie(SpmSpecOf(ReadGolden("spm_bytes.json")));
   const Ids whole = EncodeOrDie(*tokenizer, "the end");
+  const Ids one = EncodeOrDie(*tokenizer, "the");
   const TextRun runs[] = {{"<s>", true}, {"the", false}, {" end", false}, {"</s>", true}, {"the", true}};
-  ASSERT_OK_AND_ASSIGN(Ids ids, tokenizer->Encode(runs));
-  ASSERT_GT(ids.size(), whole.size() + 2);
-  EXPECT_EQ(ids[0], tokenizer->bos());
-  EXPECT_EQ(Ids(ids.begin() + 1, ids.begin() + 1 + whole.size()), whole);
-  EXPECT_EQ(ids[whole.size() + 1], tokenizer->eos());
-  EXPECT_EQ(tokenizer->Decode(ids), "the endthe");
-  EXPECT_EQ(tokenizer->Decode(ids, true), "<s>the end</s>the");
+  ASSERT_OK_AND_ASSIGN(const Ids ids, tokenizer->Encode(runs));
+  Ids want = {*tokenizer->bos()};
+  want.insert(want.end(), whole.begin(), whole.end());
+  want.push_back(*tokenizer->eos());
+  want.insert(want.end(), one.begin(), one.end());
+  EXPECT_EQ(ids, want);
+  EXPECT_EQ(tokenizer->Decode(ids), "the end the");
+  EXPECT_EQ(tokenizer->Decode(ids, true), "<s>the end</s> the");
   EXPECT_TRUE(EncodeOrDie(*tokenizer, "").empty());
+}
+
+TEST(SpmTest, WhereATextIsCutIntoRunsDoesNotMoveThePrefix) {
+  const uint64_t seed = 17;
+  SCOPED_TRACE(seed);
+  Rng rng(seed);
+  for (const SpacePrefix prefix :
+       {SpacePrefix::kNever, SpacePrefix::kEach, SpacePrefix::kEachUnspaced, SpacePrefix::kFirstUnspaced}) {
+    TokenizerSpec spec = SpmSpecOf(ReadGolden("spm_bytes.json"));
+    spec.space_prefix = prefix;
+    const auto tokenizer = MakeOrDie(spec);
+    for (int round = 0; round < 500; ++round) {
+      const std::string text = RandomText(rng, rng.Below(20)) + (rng.Below(2) == 0 ? "<s>" : "") + "x";
+      std::vector<TextRun> runs;
+      for (size_t position = 0; position < text.size();) {
+        const size_t length = rng.Below(6);
+        runs.push_back({std::string_view(text).substr(position, length), true});
+        position += length;
+      }
+      ASSERT_OK_AND_ASSIGN(const Ids ids, tokenizer->Encode(runs));
+      ASSERT_EQ(ids, EncodeOrDie(*tokenizer, text, true)) << text;
+    }
+  }
 }
 
 TokenizerSpec TinySpec() { return BpeSpecOf(ReadGolden("bpe_gpt-2.json")); }

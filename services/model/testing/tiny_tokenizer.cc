@@ -98,7 +98,6 @@ void MakeBpe(TokenizerSpec* spec) {
   spec->eos = 0;
   spec->eot = 2;
   spec->padding = 0;
-  spec->add_space_prefix = false;
   spec->nfc = spec->pre == PreTokenizer::kQwen2;
   spec->ignore_merges = spec->pre == PreTokenizer::kLlamaBpe;
   spec->add_bos = spec->pre == PreTokenizer::kLlamaBpe;
@@ -129,7 +128,7 @@ void MakeSpm(TokenizerSpec* spec) {
   spec->eos = 2;
   spec->eot = static_cast<uint32_t>(spec->tokens.size()) - 1;
   spec->unknown = 0;
-  spec->add_space_prefix = true;
+  spec->space_prefix = SpacePrefix::kEach;
   spec->add_bos = true;
 }
 
@@ -256,7 +255,7 @@ void AddTokenizerToGguf(const TokenizerSpec& spec, GgufWriter* gguf) {
     if (id.has_value()) gguf->SetU32(key, *id);
   }
   gguf->SetBool("tokenizer.ggml.add_bos_token", spec.add_bos);
-  gguf->SetBool("tokenizer.ggml.add_space_prefix", spec.add_space_prefix);
+  gguf->SetBool("tokenizer.ggml.add_space_prefix", spec.space_prefix != SpacePrefix::kNever);
   gguf->SetString("tokenizer.chat_template", kTinyChatTemplate);
 }
 

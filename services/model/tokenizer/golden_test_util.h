@@ -43,7 +43,7 @@ inline TokenizerSpec SpmSpecOf(const nlohmann::json& golden) {
   TokenizerSpec spec;
   spec.kind = TokenizerKind::kSpm;
   spec.pre = PreTokenizer::kNone;
-  spec.add_space_prefix = golden["add_space_prefix"];
+  spec.space_prefix = golden["space_prefix"].get<bool>() ? SpacePrefix::kEach : SpacePrefix::kNever;
   spec.tokens = golden["tokens"].get<std::vector<std::string>>();
   spec.types = TypesOf(golden["types"]);
   spec.scores = golden["scores"].get<std::vector<float>>();

@@ -7,6 +7,8 @@ Needs the Python packages tokenizers, sentencepiece, protobuf and, for --model, 
 corpus.json          texts that are hard to split or merge
 bpe_<pre>.json       a small vocabulary trained here, and the ids that `tokenizers` gives
 spm_<name>.json      a small SentencePiece model trained here, and the ids that `sentencepiece` gives
+spm_prefix.json      tokenizer.json files of such a model, one for each way to prefix spaces, and the ids that
+                     `tokenizers` gives to texts with special tokens
 default_model.json   ids of the corpus under the default model's vocabulary and merges (`tokenizers`)
 """
 import argparse
@@ -161,11 +163,62 @@ def make_spm(name, texts, lines, prefix, byte_fallback, restrict):
 
     size = sp.vocab_size()
     texts = [t if "\0" not in t else "" for t in texts] + [t for t in SPECIAL_TEXTS]
+    if prefix:  # sentencepiece prefixes its input only, model files also what follows a special token
+        texts = [t for t in texts if "<tool>" not in t]
     write(f"spm_{name}.json", {
-        "add_space_prefix": prefix, "unknown": sp.unk_id(), "bos": sp.bos_id(), "eos": sp.eos_id(),
+        "space_prefix": prefix, "unknown": sp.unk_id(), "bos": sp.bos_id(), "eos": sp.eos_id(),
         "tokens": [sp.id_to_piece(i) for i in range(size)], "types": [kind(i) for i in range(size)],
         "scores": [sp.get_score(i) for i in range(size)],
         "cases": [{"text": t, "ids": sp.encode(t), "decoded": sp.decode(sp.encode(t))} for t in texts]})
+
+
+def make_prefixes(texts, lines):
+    import sentencepiece
+    from tokenizers import Tokenizer
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(l.rstrip("\n") for l in lines if l.strip() and "\0" not in l), model_writer=model, model_type="bpe",
+        vocab_size=560, byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
+        character_coverage=0.98, allow_whitespace_only_pieces=True, minloglevel=2)
+    sp = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    vocab = {sp.id_to_piece(i): i for i in range(sp.vocab_size())}
+    merges = []
+    for piece, i in sorted(vocab.items(), key=lambda item: (-sp.get_score(item[1]), item[1])):
+        splits = [(piece[:at], piece[at:]) for at in range(1, len(piece))] if i > 258 else []
+        merges += [split for split in splits if all(part in vocab for part in split)]
+
+    def added(i, content, special):
+        return {"id": i, "content": content, "single_word": False, "lstrip": False, "rstrip": False,
+                "normalized": False, "special": special}
+
+    size = len(vocab)
+    base = {"version": "1.0", "truncation": None, "padding": None, "post_processor": None, "decoder": None,
+            "added_tokens": [added(i, t, True) for i, t in enumerate(("<unk>", "<s>", "</s>"))] +
+                            [added(size, "<|im_start|>", True), added(size + 1, "<|im_end|>", True),
+                             added(size + 2, "<tool>", False)],
+            "model": {"type": "BPE", "dropout": None, "unk_token": "<unk>", "continuing_subword_prefix": None,
+                      "end_of_word_suffix": None, "fuse_unk": True, "byte_fallback": True, "ignore_merges": False,
+                      "vocab": vocab, "merges": merges}}
+    space = "\u2581"
+    replace = {"type": "Replace", "pattern": {"String": " "}, "content": space}
+    prepend = {"type": "Prepend", "prepend": space}
+
+    def metaspace(scheme):
+        return {"type": "Metaspace", "replacement": space, "prepend_scheme": scheme, "split": False}
+
+    both = {"type": "Sequence", "normalizers": [prepend, replace]}
+    shapes = [("prepend", both, None), ("replace", replace, None), ("prepend first", both, metaspace("first")),
+              ("prepend never", both, metaspace("never"))]
+    shapes += [(scheme, None, metaspace(scheme)) for scheme in ("first", "always", "never")]
+    inner = ["x", " x", "  x", "", "the", "\u2581x", "\nx", "1 2", "\u00e9"]
+    special = [a + t + b for t in ("<s>", "<|im_end|>", "<s></s>", "<tool>", "<s><tool>") for a in inner for b in inner]
+    special += SPECIAL_TEXTS + ["<s>" + t for t in HARD[:40]] + texts[:60]
+    result = []
+    for name, normalizer, pre in shapes:
+        tokenizer = Tokenizer.from_str(json.dumps({**base, "normalizer": normalizer, "pre_tokenizer": pre}))
+        result.append({"name": name, "normalizer": normalizer, "pre_tokenizer": pre,
+                       "ids": [tokenizer.encode(t, add_special_tokens=False).ids for t in special]})
+    write("spm_prefix.json", {"tokenizer": base, "texts": special, "shapes": result})
 
 
 def make_default(path, texts):
@@ -204,6 +257,7 @@ def main():
     make_spm("bytes", texts, lines, prefix=True, byte_fallback=True, restrict=False)
     make_spm("unknown", texts, lines, prefix=False, byte_fallback=False, restrict=False)
     make_spm("unused", texts, lines, prefix=True, byte_fallback=True, restrict=True)
+    make_prefixes(texts, lines)
     if args.model:
         make_default(args.model, texts)
 
