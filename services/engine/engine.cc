@@ -150,7 +150,8 @@ class EngineImpl final : public Engine {
     return !stopping_;
   }
 
-  void DropCancelled() {
+  // `step` is the one that runs, or null: owners whose job goes are set to null.
+  void DropCancelled(Step* step = nullptr) {
     std::vector<std::unique_ptr<Job>> gone;
     {
       MutexLock lock(&mu_);
@@ -165,13 +166,20 @@ class EngineImpl final : public Engine {
     }
     for (auto job = running_.begin(); job != running_.end();) {
       if ((*job)->cancelled()) {
+        if (step != nullptr) Disown(step, job->get());
         gone.push_back(std::move(*job));
         job = running_.erase(job);
       } else {
         ++job;
       }
     }
-    Retire(std::move(gone), absl::CancelledError("the client went away"));
+    if (!gone.empty()) Retire(std::move(gone), absl::CancelledError("the client went away"));
+  }
+
+  static void Disown(Step* step, const Job* job) {
+    for (GroupOwner& owner : step->owners) {
+      if (owner.job == job) owner.job = nullptr;
+    }
   }
 
   // In order of arrival: what does not fit yet waits, and so does all behind it.
@@ -201,13 +209,14 @@ class EngineImpl final : public Engine {
   }
 
   void RunStep() {
-    const Step step = builder_.Build(running_);
-    const auto abandon = [&] {
-      return abandon_.load(std::memory_order_relaxed) ||
-             std::all_of(step.owners.begin(), step.owners.end(),
-                         [](const GroupOwner& owner) { return owner.job->cancelled(); });
+    Step step = builder_.Build(running_);
+    // A cancelled request is let go between two layers; its neighbours' rows go on.
+    const auto leave = [&](std::vector<bool>* left) {
+      DropCancelled(&step);
+      const bool all = abandon_.load(std::memory_order_relaxed);
+      for (size_t i = 0; i < step.owners.size(); ++i) (*left)[i] = all || step.owners[i].job == nullptr;
     };
-    const bool ran = forward_.Run(step.groups, abandon, [&](size_t group, uint32_t, std::span<float> logits) {
+    const bool ran = forward_.Run(step.groups, leave, [&](size_t group, uint32_t, std::span<float> logits) {
       const GroupOwner& owner = step.owners[group];
       if (owner.panel_rows > 0) {
         owner.job->OnPanelLogits(context_, logits);
@@ -219,7 +228,7 @@ class EngineImpl final : public Engine {
     last_step_ns_ = clock_->SteadyNs();
     if (!ran) return;
     for (const GroupOwner& owner : step.owners) {
-      if (owner.panel_rows == 0) continue;
+      if (owner.panel_rows == 0 || owner.job == nullptr) continue;
       owner.job->panels().done += owner.panel_rows;
       owner.job->OnPanel(context_);
     }

@@ -3,8 +3,8 @@
 // Submissions never block: work is queued, admitted when its memory fits, and run in steps that mix decode
 // rows of all running sequences with panels of prompt rows. Sinks are called on the engine's thread and must
 // not block; they are called until OnDone, which is the last call and always comes (unless Submit returned an
-// error). Cancellation is looked at before every step and panel; a cancelled request's rows and segments are
-// free within one step.
+// error). Cancellation is looked at before every layer of every step; a cancelled request's rows and segments
+// are free within the time of one layer, whoever shares its step.
 #ifndef EPIC_SERVICES_ENGINE_ENGINE_H_
 #define EPIC_SERVICES_ENGINE_ENGINE_H_
 

@@ -5,11 +5,14 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "common/base/cancel.h"
+#include "common/base/clock.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
 #include "services/engine/testing/engine_harness.h"
@@ -132,6 +135,41 @@ TEST_P(EngineDefaultModelTest, AnotherOrderEqualsObjectsCompiledForItAndAnyBatch
       EXPECT_EQ(sinks[i]->logits, logits);
     }
   }
+}
+
+// The neighbour's rows stay in the step that the cancelled request leaves.
+TEST(EngineDefaultModelCancelTest, ACancelledPrefillIsFreeWithinASecondThoughItsStepHasOthers) {
+  const std::optional<std::string> path = testing::DefaultModelPath();
+  if (!path.has_value()) GTEST_SKIP() << "the default model is not there: run deploy/fetch_model.sh";
+  ASSERT_OK_AND_ASSIGN(const std::shared_ptr<const Model> model, Model::Load(*path));
+  EngineOptions options;
+  options.panel_tokens = 256;
+  options.prefix_cache_bytes = 0;
+  const std::unique_ptr<Engine> engine = testing::MakeEngine(model, options);
+  const SystemClock* const clock = SystemClock::Get();
+  std::vector<std::shared_ptr<testing::CollectLink>> sinks;
+  std::vector<CancelSource> cancels(2);
+  for (int i = 0; i < 2; ++i) {
+    LinkRequest request{.pieces = {Text(testing::RandomTokens(i, 4000, model->config().vocab))},
+                        .strategy = kFull,
+                        .max_tokens = 1};
+    request.cancel = cancels[i].token();
+    sinks.push_back(std::make_shared<testing::CollectLink>(1));
+    ASSERT_OK(engine->SubmitLink(std::move(request), sinks[i]));
+  }
+  // Into a step in which both have rows, late in their prompts, where attention costs most.
+  while (engine->Gauges().steps < 26) std::this_thread::yield();
+  for (int i = 0; i < 2; ++i) {
+    const uint64_t steps = engine->Gauges().steps;
+    while (engine->Gauges().steps == steps) std::this_thread::yield();
+    const int64_t begin = clock->SteadyNs();
+    cancels[i].Cancel();
+    EXPECT_THAT(sinks[i]->done.Wait(), testing::StatusIs(absl::StatusCode::kCancelled));
+    EXPECT_EQ(engine->Gauges().running, 1u - i);
+    const int64_t spent_ms = (clock->SteadyNs() - begin) / 1'000'000;
+    EXPECT_LT(spent_ms, 1000) << "of request " << i;
+  }
+  EXPECT_EQ(engine->Gauges().private_rows, 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, EngineDefaultModelTest, ::testing::ValuesIn(testing::NativeFormats()),

@@ -48,9 +48,10 @@ uint64_t Forward::ScratchBytes(const ModelConfig& config, uint32_t max_rows) {
   return sizeof(float) * (max_rows * row + kHeadRows * uint64_t{config.vocab});
 }
 
-bool Forward::Run(std::span<const RowGroup> groups, const std::function<bool()>& abandon,
+bool Forward::Run(std::span<const RowGroup> groups, const LeaveFunction& leave,
                   const LogitsFunction& on_logits) {
   placed_.clear();
+  left_.assign(groups.size(), false);
   rows_ = 0;
   for (const RowGroup& group : groups) {
     EPIC_CHECK(group.logits_rows <= group.tokens.size());
@@ -61,13 +62,30 @@ bool Forward::Run(std::span<const RowGroup> groups, const std::function<bool()>&
   EPIC_CHECK(rows_ <= max_rows_);
   Embed(groups);
   for (uint32_t layer = 0; layer + 1 < config_.layers; ++layer) {
-    if (abandon()) return false;
+    if (!DropRows(groups, leave)) return false;
     Layer(groups, layer);
   }
-  if (abandon()) return false;
+  if (!DropRows(groups, leave)) return false;
   LastLayer(groups);
   Head(groups, on_logits);
   return true;
+}
+
+// Moves the rows of the groups that stay to the front of x_. False when none stays.
+bool Forward::DropRows(std::span<const RowGroup> groups, const LeaveFunction& leave) {
+  leave(&left_);
+  const size_t hidden = config_.hidden;
+  size_t kept = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const size_t rows = left_[g] ? 0 : placed_[g].rows;
+    const size_t from = placed_[g].begin;
+    placed_[g] = {kept, rows};
+    if (rows > 0 && from != kept)
+      std::memmove(&x_[kept * hidden], &x_[from * hidden], rows * hidden * sizeof(float));
+    kept += rows;
+  }
+  rows_ = kept;
+  return std::find(left_.begin(), left_.end(), false) != left_.end();
 }
 
 void Forward::Embed(std::span<const RowGroup> groups) {
@@ -114,6 +132,7 @@ void Forward::LastLayer(std::span<const RowGroup> groups) {
 
 void Forward::WriteKv(std::span<const RowGroup> groups, uint32_t layer, float* k, float* v, size_t stride) {
   for (size_t g = 0; g < groups.size(); ++g) {
+    if (placed_[g].rows == 0) continue;
     const RowGroup& group = groups[g];
     KvWriteArgs args;
     args.in = k + placed_[g].begin * stride;
@@ -200,7 +219,7 @@ void Forward::KeepLogitsRows(std::span<const RowGroup> groups) {
   const size_t hidden = config_.hidden;
   size_t kept = 0;
   for (size_t g = 0; g < groups.size(); ++g) {
-    const size_t rows = groups[g].logits_rows;
+    const size_t rows = left_[g] ? 0 : groups[g].logits_rows;
     const size_t from = placed_[g].begin + placed_[g].rows - rows;
     placed_[g] = {kept, rows};
     if (rows > 0 && from != kept) {

@@ -44,10 +44,13 @@ class Forward {
   // `row` counts from 0 within the group's rows that need logits. Shape: [vocab].
   using LogitsFunction = std::function<void(size_t group, uint32_t row, std::span<float> logits)>;
 
-  // Runs all layers. `abandon` is asked before every layer; true ends the step at once, with rows half
-  // written, no logits and the answer false.
-  bool Run(std::span<const RowGroup> groups, const std::function<bool()>& abandon,
-           const LogitsFunction& on_logits);
+  // Called before every layer with one flag for each group: it sets those of the groups that leave the step.
+  // Their rows stay half written and get no logits; from then on their blocks and segments are not touched
+  // and may be gone.
+  using LeaveFunction = std::function<void(std::vector<bool>* left)>;
+
+  // Runs all layers. False when no group stayed to the end.
+  bool Run(std::span<const RowGroup> groups, const LeaveFunction& leave, const LogitsFunction& on_logits);
 
   uint32_t max_rows() const { return max_rows_; }
   // Bytes of scratch that a Forward of this size holds.
@@ -60,6 +63,7 @@ class Forward {
     size_t rows = 0;
   };
 
+  bool DropRows(std::span<const RowGroup> groups, const LeaveFunction& leave);
   void Embed(std::span<const RowGroup> groups);
   void Layer(std::span<const RowGroup> groups, uint32_t layer);
   void LastLayer(std::span<const RowGroup> groups);
@@ -82,6 +86,7 @@ class Forward {
   ThreadPool* const pool_;
 
   std::vector<Placed> placed_;
+  std::vector<bool> left_;     // one for each group
   size_t rows_ = 0;            // rows of the step that are still in work
   std::vector<float> x_;       // [max_rows][hidden], the residual stream
   std::vector<float> normed_;  // [max_rows][hidden]

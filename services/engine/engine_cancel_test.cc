@@ -1,0 +1,149 @@
+// Requests that are cancelled while a step runs: they leave between two layers, and their neighbours do not
+// notice.
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/base/cancel.h"
+#include "common/base/clock.h"
+#include "common/testing/status_matchers.h"
+#include "services/engine/testing/engine_harness.h"
+#include "services/engine/testing/tiny_engines.h"
+
+namespace epic {
+namespace {
+
+using testing::Done;
+using testing::Text;
+
+// Cancels a request when the engine looks at the time, which it does at every admission: after it has looked
+// for cancelled requests and before the step.
+class CancellingClock final : public Clock {
+ public:
+  int64_t UnixMs() const override { return SystemClock::Get()->UnixMs(); }
+  int64_t SteadyNs() const override {
+    if (armed_) cancel_.Cancel();
+    return SystemClock::Get()->SteadyNs();
+  }
+  void Arm() { armed_ = true; }
+  CancelToken token() const { return cancel_.token(); }
+
+ private:
+  std::atomic<bool> armed_{false};
+  mutable CancelSource cancel_;
+};
+
+struct Sink final : LinkSink {
+  void OnLinked(const LinkStats&) override {}
+  bool OnToken(const GeneratedToken& token) override {
+    tokens.push_back(token.token);
+    logprobs.push_back(token.logprob);
+    return true;
+  }
+  void OnFinish(uint32_t, FinishReason) override {}
+  void OnDone(const absl::Status& status) override {
+    if (on_done) on_done();
+    done.Set(status);
+  }
+
+  std::vector<TokenId> tokens;
+  std::vector<float> logprobs;
+  std::function<void()> on_done;
+  Done done;
+};
+
+class EngineCancelTest : public ::testing::TestWithParam<ComputeFormat> {
+ protected:
+  EngineCancelTest() : model_(testing::LoadTiny(testing::TinyCaseOf("llama").spec)) {
+    EngineOptions options = testing::TinyOptions(GetParam());
+    options.panel_tokens = 256;
+    auto engine = Engine::Create(model_, options, &clock_);
+    EXPECT_OK(engine.status());
+    engine_ = *std::move(engine);
+  }
+
+  std::shared_ptr<Sink> Submit(uint64_t seed, size_t tokens, CancelToken cancel = {},
+                               std::function<void()> on_done = {}) {
+    LinkRequest request{.pieces = {Text(testing::RandomTokens(seed, tokens, model_->config().vocab))},
+                        .strategy = {StrategyKind::kFull, 0}};
+    request.max_tokens = 6;
+    request.sampling.temperature = 0;
+    request.sampling.logprobs = true;
+    request.cancel = std::move(cancel);
+    auto sink = std::make_shared<Sink>();
+    sink->on_done = std::move(on_done);
+    EXPECT_OK(engine_->SubmitLink(std::move(request), sink));
+    return sink;
+  }
+
+  // Holds the engine's thread in the last call of a request until open_ is set, so that what is submitted
+  // meanwhile shares a step; then arms the clock.
+  void HoldEngine() {
+    Submit(9, 3, {}, [this] {
+      held_.Set(absl::OkStatus());
+      EXPECT_OK(open_.Wait());
+      clock_.Arm();
+    });
+    EXPECT_OK(held_.Wait());
+  }
+
+  CancellingClock clock_;
+  Done held_, open_;
+  const std::shared_ptr<const Model> model_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_P(EngineCancelTest, CancelledInAStepRequestsLeaveItBetweenLayersAndTheOthersBytesStay) {
+  const auto alone = Submit(2, 50);
+  ASSERT_OK(alone->done.Wait());
+
+  HoldEngine();
+  CancelSource cancel_third;
+  EngineGauges after_first, after_third;
+  const auto first = Submit(1, 40, clock_.token(), [&] {
+    after_first = engine_->Gauges();
+    cancel_third.Cancel();
+  });
+  const auto second = Submit(2, 50);
+  const auto third = Submit(3, 60, cancel_third.token(), [&] { after_third = engine_->Gauges(); });
+  open_.Set(absl::OkStatus());
+
+  EXPECT_THAT(first->done.Wait(), testing::StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_THAT(third->done.Wait(), testing::StatusIs(absl::StatusCode::kCancelled));
+  ASSERT_OK(second->done.Wait());
+  EXPECT_EQ(second->tokens, alone->tokens);
+  EXPECT_EQ(second->logprobs, alone->logprobs);
+  EXPECT_TRUE(first->tokens.empty());
+  EXPECT_TRUE(third->tokens.empty());
+  // Both were gone before the step had ended, each as soon as its turn came.
+  EXPECT_EQ(after_first.running, 2u);
+  EXPECT_EQ(after_third.running, 1u);
+  EXPECT_EQ(after_third.steps, after_first.steps);
+  EXPECT_LT(after_third.private_rows, after_first.private_rows);
+  EXPECT_GE(after_third.private_rows, 50u);
+  EXPECT_EQ(engine_->Gauges().private_rows, 0u);
+}
+
+TEST_P(EngineCancelTest, AStepWhoseOnlyRequestIsCancelledEnds) {
+  HoldEngine();
+  EngineGauges after;
+  const auto only = Submit(1, 200, clock_.token(), [&] { after = engine_->Gauges(); });
+  open_.Set(absl::OkStatus());
+  EXPECT_THAT(only->done.Wait(), testing::StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_EQ(after.running, 0u);
+  EXPECT_EQ(after.private_rows, 0u);
+  EXPECT_FALSE(after.busy);
+  ASSERT_OK(Submit(2, 20)->done.Wait());
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, EngineCancelTest, ::testing::ValuesIn(testing::NativeFormats()),
+                         [](const auto& info) { return testing::NameOf(info.param); });
+
+}  // namespace
+}  // namespace epic
