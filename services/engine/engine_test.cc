@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <set>
@@ -209,10 +210,13 @@ TEST_F(EngineTest, CancelledInDecodeEverythingIsFree) {
   ExpectIdle();
 }
 
-// Runs a decoding request whose third token cancels `cancel`, and waits for it.
-void CancelAmongDecodeSteps(Engine* engine, LinkRequest request, CancelSource* cancel) {
+// Runs a decoding request whose first token calls `submit` and whose third cancels `cancel`, and waits for
+// it.
+void CancelAmongDecodeSteps(Engine* engine, LinkRequest request, const std::function<void()>& submit,
+                            CancelSource* cancel) {
   auto sink = std::make_shared<CollectLink>(1);
   sink->on_token = [&](const GeneratedToken&) {
+    if (sink->tokens[0].size() == 1) submit();
     if (sink->tokens[0].size() == 3) cancel->Cancel();
     return true;
   };
@@ -227,8 +231,10 @@ TEST_F(EngineTest, CancelledInItsPanelsACompileIsNotPublishedAndEverythingIsFree
   Start(options);
   CancelSource cancel;
   auto sink = std::make_shared<CollectCompile>(engine_->LayoutOf(500, 0));
-  ASSERT_OK(engine_->SubmitCompile({.tokens = Tokens(1, 500), .cancel = cancel.token()}, sink));
-  CancelAmongDecodeSteps(engine_.get(), Greedy({Text(Tokens(2, 5))}, 30), &cancel);
+  const auto submit = [&] {
+    ASSERT_OK(engine_->SubmitCompile({.tokens = Tokens(1, 500), .cancel = cancel.token()}, sink));
+  };
+  CancelAmongDecodeSteps(engine_.get(), Greedy({Text(Tokens(2, 5))}, 30), submit, &cancel);
   EXPECT_THAT(sink->done.Wait(), testing::StatusIs(absl::StatusCode::kCancelled));
   EXPECT_EQ(sink->layers, 0u);
   ExpectIdle();
@@ -243,8 +249,8 @@ TEST_F(EngineTest, CancelledInItsPanelsALinkEndsBeforeItsFirstToken) {
   auto sink = std::make_shared<CollectLink>(1);
   LinkRequest request = Greedy({Text({3}), chunk, Text(Tokens(3, 5))}, 20, LegoLink(400));
   request.cancel = cancel.token();
-  ASSERT_OK(engine_->SubmitLink(std::move(request), sink));
-  CancelAmongDecodeSteps(engine_.get(), Greedy({Text(Tokens(2, 5))}, 30), &cancel);
+  const auto submit = [&] { ASSERT_OK(engine_->SubmitLink(std::move(request), sink)); };
+  CancelAmongDecodeSteps(engine_.get(), Greedy({Text(Tokens(2, 5))}, 30), submit, &cancel);
   EXPECT_THAT(sink->done.Wait(), testing::StatusIs(absl::StatusCode::kCancelled));
   EXPECT_EQ(sink->linked, 0);
   EXPECT_EQ(sink->ends[0], std::vector<FinishReason>{FinishReason::kCancelled});
