@@ -51,8 +51,9 @@ struct MatMulArgs {
   bool accumulate = false;      // out += product
 };
 
-// x is rounded to the format of the weights, products are summed in f32, results are f32. rows == 0 is a
-// no-op.
+// bf16 weights: the reference and the path over matrix tiles round x to bf16 first; the Highway path widens
+// the weights, which is exact, and keeps x in f32. f32 weights: nothing is rounded. The reference sums in
+// f64, the others in f32; results are f32. rows == 0 is a no-op.
 void MatMul(const MatMulArgs& args, ThreadPool* pool);
 
 }  // namespace epic
