@@ -78,7 +78,7 @@ std::vector<MetricDescriptor> MakeTable() {
        {{"source", {"cached", "recomputed", "fresh"}}}},
       {Id::kGenerationTokensTotal, "epic_generation_tokens_total", kCounter, "tokens", "Tokens generated"},
       {Id::kEngineRowsInFlight, "epic_engine_rows_in_flight", kGauge, "rows",
-       "Rows of links, compiles and scores that are admitted and not yet computed"},
+       "Rows that running requests hold in their private segments"},
       {Id::kEnginePrivateSegmentBytes, "epic_engine_private_segment_bytes", kGauge, "bytes",
        "Memory of the private segments of running sequences"},
       {Id::kCompilesTotal,
