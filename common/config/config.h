@@ -56,6 +56,11 @@ struct EngineSettings {
   int64_t prefix_cache_bytes = 0;
 };
 
+struct CompileSettings {
+  int64_t max_running = 0;  // at once
+  int64_t max_queue = 0;    // waiting; beyond it queue_full
+};
+
 struct StoreSettings {
   std::string data_dir;
   int64_t memory_bytes = 0;
@@ -76,6 +81,10 @@ struct LimitSettings {
   int64_t n = 0;
   int64_t stop_count = 0;
   int64_t stop_bytes = 0;
+  int64_t default_max_tokens = 0;
+  int64_t tags = 0;
+  int64_t tag_bytes = 0;
+  int64_t name_bytes = 0;
   int64_t header_bytes = 0;
   int64_t connections = 0;
   int64_t stream_buffer_bytes = 0;
@@ -110,6 +119,7 @@ struct Config {
   ListenSettings listen;
   bool insecure = false;  // allows listening elsewhere than on loopback
   EngineSettings engine;
+  CompileSettings compile;
   StoreSettings store;
   LinkingSettings linking;
   LimitSettings limits;

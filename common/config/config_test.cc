@@ -53,6 +53,12 @@ TEST(ConfigTest, DefaultsAreThoseOfTheTable) {
   EXPECT_EQ(config.model.path, "/home/someone/.cache/epic/models/smollm2-135m-instruct-q4_1.gguf");
   EXPECT_EQ(config.store.memory_bytes, int64_t{1} << 30);
   EXPECT_EQ(config.limits.write_timeout_ms, 20000);
+  EXPECT_EQ(config.limits.default_max_tokens, 4096);
+  EXPECT_EQ(config.limits.tags, 32);
+  EXPECT_EQ(config.limits.tag_bytes, 128);
+  EXPECT_EQ(config.limits.name_bytes, 256);
+  EXPECT_EQ(config.compile.max_running, 4);
+  EXPECT_EQ(config.compile.max_queue, 64);
   EXPECT_EQ(config.linking.strategy, "legolink-16");
   EXPECT_FALSE(config.insecure);
   EXPECT_EQ(config.origins.size(), SettingTable().size());

@@ -32,7 +32,18 @@ RouterLimits LimitsOf(const Config& config) {
   limits.n = config.limits.n;
   limits.stop_count = config.limits.stop_count;
   limits.stop_bytes = config.limits.stop_bytes;
+  limits.default_max_tokens = config.limits.default_max_tokens;
+  limits.tags = config.limits.tags;
+  limits.tag_bytes = config.limits.tag_bytes;
+  limits.name_bytes = config.limits.name_bytes;
   limits.default_wait_seconds = static_cast<double>(config.deadlines.context_wait_ms) / 1000;
+  return limits;
+}
+
+CompileLimits LimitsOf(const CompileSettings& settings) {
+  CompileLimits limits;
+  limits.max_running = static_cast<uint32_t>(settings.max_running);
+  limits.max_queue = static_cast<uint32_t>(settings.max_queue);
   return limits;
 }
 
@@ -156,8 +167,8 @@ absl::Status Node::Start(PackProgress* progress) {
              .engine = s.parts.engine.get()};
   s.executor.emplace(s.options.executor_threads, kExecutorQueue);
   s.timers.emplace(s.clock);
-  s.compiles.emplace(CompileLimits(), s.parts.engine.get(), s.parts.store.get(), &*s.executor, s.clock,
-                     s.metrics);
+  s.compiles.emplace(LimitsOf(s.options.config.compile), s.parts.engine.get(), s.parts.store.get(),
+                     &*s.executor, s.clock, s.metrics);
   s.links.emplace(HeadLimits(), &s.model, s.parts.store.get(), &*s.compiles, s.clock, s.metrics);
   const RouterParts router = s.MakeRouterParts();
   s.contexts.emplace(router);

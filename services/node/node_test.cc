@@ -39,18 +39,28 @@ class WaitingSink final : public ChatSink {
 
 class NodeTest : public ::testing::Test {
  protected:
-  NodeTest() {
+  NodeTest() { MakeNode({}); }
+  // A node on fakes with these settings, in the place of the last one. Not after RunEngine.
+  void MakeNode(const std::vector<std::string>& sets, const Clock* clock = SystemClock::Get()) {
+    ConfigSources sources;
+    sources.environment = {{"HOME", "/nowhere"}};
+    sources.sets = sets;
+    auto config = LoadConfig(sources);
+    ASSERT_OK(config);
     NodeOptions options;
-    options.config = DefaultConfig();
-    node_ = std::make_unique<Node>(options, SystemClock::Get(), &metrics_, [this](PackProgress*) {
+    options.config = *std::move(config);
+    node_.reset();
+    node_ = std::make_unique<Node>(options, clock, &metrics_, [this, clock](PackProgress*) {
       auto engine = std::make_unique<FakeEngine>();
       engine->set_answer({'h', 'i'});
       engine_ = engine.get();
+      auto store = std::make_unique<FakeKvStore>(clock);
+      store_ = store.get();
       NodeParts parts;
       parts.alias = "m";
       parts.tokenizer = std::make_unique<ByteTokenizer>();
       parts.chat_template = std::make_unique<ChatMlTemplate>();
-      parts.store = std::make_unique<FakeKvStore>(SystemClock::Get());
+      parts.store = std::move(store);
       parts.engine = std::move(engine);
       return absl::StatusOr<NodeParts>(std::move(parts));
     });
@@ -82,9 +92,11 @@ class NodeTest : public ::testing::Test {
     return sink;
   }
 
+  ManualClock clock_;
   Metrics metrics_;
   CancelSource cancel_;
   FakeEngine* engine_ = nullptr;
+  FakeKvStore* store_ = nullptr;
   std::unique_ptr<Node> node_;
   std::atomic<bool> stop_ = false;
   std::thread loop_;
@@ -144,34 +156,46 @@ TEST_F(NodeTest, MetricsShowWhatWasDone) {
 }
 
 TEST_F(NodeTest, AnEngineWithWorkAndNoStepIsStuckNotBusy) {
-  NodeOptions options;
-  options.config = DefaultConfig();
-  ManualClock clock;
-  FakeEngine* engine = nullptr;
-  Metrics metrics;
-  Node node(options, &clock, &metrics, [&](PackProgress*) {
-    NodeParts parts;
-    auto made = std::make_unique<FakeEngine>();
-    engine = made.get();
-    parts.alias = "m";
-    parts.tokenizer = std::make_unique<ByteTokenizer>();
-    parts.chat_template = std::make_unique<ChatMlTemplate>();
-    parts.store = std::make_unique<FakeKvStore>(&clock);
-    parts.engine = std::move(made);
-    return absl::StatusOr<NodeParts>(std::move(parts));
-  });
-  ASSERT_OK(node.Start());
-  clock.AdvanceMs(60'000);
-  EXPECT_EQ(node.apis().node->Health().status, "ok");  // nothing to do
+  MakeNode({}, &clock_);
+  ASSERT_OK(node_->Start());
+  clock_.AdvanceMs(60'000);
+  EXPECT_EQ(node_->apis().node->Health().status, "ok");  // nothing to do
   CompileRequest request;
   request.tokens = {1};
   class Ignore final : public CompileSink {
     absl::Status OnLayer(uint32_t, ByteSpan) override { return absl::OkStatus(); }
     void OnDone(const absl::Status&) override {}
   };
-  ASSERT_OK(engine->SubmitCompile(request, std::make_shared<Ignore>()));
-  EXPECT_EQ(node.apis().node->Health().status, "stuck");
-  EXPECT_FALSE(node.apis().node->Health().able);
+  ASSERT_OK(engine_->SubmitCompile(request, std::make_shared<Ignore>()));
+  EXPECT_EQ(node_->apis().node->Health().status, "stuck");
+  EXPECT_FALSE(node_->apis().node->Health().able);
+}
+
+TEST_F(NodeTest, SettingsBoundRequestsAndCompiles) {
+  MakeNode({"limits.default_max_tokens=1", "limits.tags=1", "limits.tag_bytes=3", "limits.name_bytes=4",
+            "compile.max_running=1", "compile.max_queue=0"});
+  ASSERT_OK(node_->Start());
+  const auto create = [this](const std::string& text, std::vector<std::string> tags, std::string name) {
+    auto created = std::make_shared<std::promise<absl::Status>>();
+    CreateContextRequest request;
+    request.text = text;
+    request.tags = std::move(tags);
+    request.name = std::move(name);
+    request.wait = 0;
+    node_->apis().contexts->Create(Scope(), request,
+                                   [created](auto result) { created->set_value(result.status()); });
+    return created->get_future();
+  };
+  EXPECT_EQ(ParamOf(create("a", {"x", "y"}, "n").get()), "tags");
+  EXPECT_EQ(ParamOf(create("a", {"four"}, "n").get()), "tags");
+  EXPECT_EQ(ParamOf(create("a", {"one"}, "fives").get()), "name");
+  // The engine stands still: the first compile holds the only place.
+  EXPECT_OK(create("a", {"one"}, "four").get());
+  EXPECT_EQ(CodeOf(create("b", {}, "b").get()), ErrorCode::kQueueFull);
+  RunEngine();
+  const auto chat = Ask();
+  EXPECT_OK(chat->done.get_future().get());
+  EXPECT_EQ(chat->text, "h");
 }
 
 TEST_F(NodeTest, AFailedLoadIsReportedAndTheNodeStaysLoading) {
