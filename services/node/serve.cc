@@ -93,6 +93,17 @@ HttpObserver Observe(const Logger& log, Metrics* metrics) {
   };
 }
 
+// The same for calls of the gRPC doors.
+RpcObserver ObserveCalls(const Logger& log, Metrics* metrics) {
+  return [log, metrics](const RpcEvent& event) {
+    metrics->GetCounter(MetricId::kRequestsTotal, {"grpc", event.code}).Add();
+    log.Debug("call ends", {{"call", event.call},
+                            {"code", event.code},
+                            {"request_id", event.request_id},
+                            {"duration_us", event.duration_us}});
+  };
+}
+
 // The doors of one node, opened together and closed in the right order.
 class Doors {
  public:
@@ -108,7 +119,7 @@ class Doors {
     grpc.max_message_bytes = static_cast<size_t>(config.limits.body_bytes);
     grpc.max_stream_buffer_bytes = static_cast<size_t>(config.limits.stream_buffer_bytes);
     grpc.drain_ms = config.deadlines.drain_ms;
-    EPIC_ASSIGN_OR_RETURN(grpc_, GrpcDoor::Start(grpc, apis, clock));
+    EPIC_ASSIGN_OR_RETURN(grpc_, GrpcDoor::Start(grpc, apis, clock, ObserveCalls(log, metrics)));
     collector_ = metrics->AddCollector([this, metrics] {
       metrics->GetGauge(MetricId::kHttpConnections, {"public"})
           .Set(static_cast<double>(http_->connections()));

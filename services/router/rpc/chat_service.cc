@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 #include "common/rpc/grpc_status.h"
-#include "services/router/rpc/call_scope.h"
+#include "common/status/error.h"
 #include "services/router/rpc/convert.h"
 
 namespace epic {
@@ -19,14 +19,15 @@ class ChatStream final : public ChatSink,
                          public grpc::ServerWriteReactor<v1::ChatEvent>,
                          public std::enable_shared_from_this<ChatStream> {
  public:
-  explicit ChatStream(size_t max_buffer_bytes) : max_buffer_bytes_(max_buffer_bytes) {}
+  ChatStream(const RpcParts* parts, grpc::CallbackServerContext* context, size_t max_buffer_bytes)
+      : call_(parts, context, "chat"), max_buffer_bytes_(max_buffer_bytes) {}
 
   // Keeps the stream alive for gRPC. Once, before it is returned to gRPC.
   void HoldForGrpc() {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     grpc_hold_ = shared_from_this();
   }
-  CancelToken token() const { return cancel_.token(); }
+  const RequestScope& scope() const { return call_.scope(); }
 
   // --- sink ---
   void OnStart(const ChatStart& start) override { Push(ToProto(start)); }
@@ -39,8 +40,9 @@ class ChatStream final : public ChatSink,
   }
   void OnDone(const absl::Status& status, const ChatUsage& usage, const ChatTimings& timings) override {
     if (status.ok()) Push(DoneEvent(usage, timings));
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     ended_ = true;
+    call_.SetOutcome(overflow_ ? Error(ErrorCode::kClientGone, "the client reads too slowly") : status);
     final_status_ = overflow_
                         ? grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "the client reads too slowly")
                         : ToGrpcStatus(status);
@@ -49,12 +51,12 @@ class ChatStream final : public ChatSink,
 
   // --- reactor ---
   void OnWriteDone(bool ok) override {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     writing_ = false;
     buffered_bytes_ -= queue_.front().ByteSizeLong();
     queue_.pop_front();
     if (!ok) {
-      cancel_.Cancel();
+      call_.Cancel(/*by_client=*/true);
       queue_.clear();
       buffered_bytes_ = 0;
       broken_ = true;
@@ -62,22 +64,23 @@ class ChatStream final : public ChatSink,
     WriteNext();
     FinishIfDrained();
   }
-  void OnCancel() override { cancel_.Cancel(); }
+  void OnCancel() override { call_.Cancel(/*by_client=*/true); }
   void OnDone() override {
+    call_.Report();
     std::shared_ptr<ChatStream> last;  // outlives the lock: it may free the stream and its mutex
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     broken_ = true;
     last = std::move(grpc_hold_);
   }
 
  private:
   bool Push(v1::ChatEvent event) {
-    absl::MutexLock lock(&mu_);
+    MutexLock lock(&mu_);
     if (broken_ || overflow_) return false;
     buffered_bytes_ += event.ByteSizeLong();
     if (buffered_bytes_ > max_buffer_bytes_) {
       overflow_ = true;
-      cancel_.Cancel();
+      call_.Cancel(/*by_client=*/false);
       return false;
     }
     queue_.push_back(std::move(event));
@@ -97,12 +100,10 @@ class ChatStream final : public ChatSink,
     Finish(final_status_);
   }
 
+  RpcCall call_;  // synchronises itself
   const size_t max_buffer_bytes_;
 
-  // Synchronises itself.
-  CancelSource cancel_;
-
-  absl::Mutex mu_;
+  Mutex mu_;
   std::deque<v1::ChatEvent> queue_ ABSL_GUARDED_BY(mu_);  // the front one is being written while writing_
   size_t buffered_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
@@ -118,13 +119,13 @@ class ChatStream final : public ChatSink,
 
 grpc::ServerWriteReactor<v1::ChatEvent>* ChatRpcService::Complete(grpc::CallbackServerContext* context,
                                                                   const v1::ChatRequest* request) {
-  auto stream = std::make_shared<ChatStream>(max_buffer_bytes_);
+  auto stream = std::make_shared<ChatStream>(parts_, context, max_buffer_bytes_);
   stream->HoldForGrpc();
   absl::StatusOr<ChatRequest> parsed = FromProto(*request);
   if (!parsed.ok()) {
     static_cast<ChatSink&>(*stream).OnDone(parsed.status(), {}, {});
   } else {
-    chat_->Complete(MakeScope(context, *clock_, stream->token()), std::move(parsed).value(), stream);
+    chat_->Complete(stream->scope(), std::move(parsed).value(), stream);
   }
   return stream.get();
 }

@@ -6,24 +6,24 @@
 
 #include <cstddef>
 
-#include "common/base/clock.h"
 #include "epic/v1/chat.grpc.pb.h"
 #include "services/router/core/api.h"
+#include "services/router/rpc/rpc_call.h"
 
 namespace epic {
 
 class ChatRpcService final : public v1::ChatService::CallbackService {
  public:
   // Both outlive the service. max_buffer_bytes: text that waits for one client.
-  ChatRpcService(ChatApi* chat, const Clock* clock, size_t max_buffer_bytes)
-      : chat_(chat), clock_(clock), max_buffer_bytes_(max_buffer_bytes) {}
+  ChatRpcService(ChatApi* chat, const RpcParts* parts, size_t max_buffer_bytes)
+      : chat_(chat), parts_(parts), max_buffer_bytes_(max_buffer_bytes) {}
 
   grpc::ServerWriteReactor<v1::ChatEvent>* Complete(grpc::CallbackServerContext* context,
                                                     const v1::ChatRequest* request) override;
 
  private:
   ChatApi* const chat_;
-  const Clock* const clock_;
+  const RpcParts* const parts_;
   const size_t max_buffer_bytes_;
 };
 

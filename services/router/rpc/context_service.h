@@ -1,18 +1,18 @@
-// epic.v1.ContextService: convert, call the core, answer. Stateless; calls run on gRPC's own threads.
-// A call that its client gives up cancels the work behind it.
+// epic.v1.ContextService: convert, call the core, answer. Stateless; what may block runs on the door's
+// executor. A call that its client gives up cancels the work behind it.
 #ifndef EPIC_SERVICES_ROUTER_RPC_CONTEXT_SERVICE_H_
 #define EPIC_SERVICES_ROUTER_RPC_CONTEXT_SERVICE_H_
 
-#include "common/base/clock.h"
 #include "epic/v1/contexts.grpc.pb.h"
 #include "services/router/core/api.h"
+#include "services/router/rpc/rpc_call.h"
 
 namespace epic {
 
 class ContextRpcService final : public v1::ContextService::CallbackService {
  public:
   // Both outlive the service.
-  ContextRpcService(ContextApi* contexts, const Clock* clock) : contexts_(contexts), clock_(clock) {}
+  ContextRpcService(ContextApi* contexts, const RpcParts* parts) : contexts_(contexts), parts_(parts) {}
 
   grpc::ServerUnaryReactor* Create(grpc::CallbackServerContext* context,
                                    const v1::CreateContextRequest* request,
@@ -29,7 +29,7 @@ class ContextRpcService final : public v1::ContextService::CallbackService {
 
  private:
   ContextApi* const contexts_;
-  const Clock* const clock_;
+  const RpcParts* const parts_;
 };
 
 }  // namespace epic

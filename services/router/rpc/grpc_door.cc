@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <mutex>
+#include <utility>
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
@@ -23,11 +24,13 @@ void InitPluginsOnce() {
 
 class RealGrpcDoor final : public GrpcDoor {
  public:
-  RealGrpcDoor(const GrpcDoorOptions& options, const Apis& apis, const Clock* clock)
+  RealGrpcDoor(const GrpcDoorOptions& options, const Apis& apis, const Clock* clock, RpcObserver observer)
       : options_(options),
-        contexts_(apis.contexts, clock),
-        chat_(apis.chat, clock, options.max_stream_buffer_bytes),
-        models_(apis.models) {}
+        executor_(options.worker_threads, options.worker_queue),
+        parts_{clock, &executor_, std::move(observer)},
+        contexts_(apis.contexts, &parts_),
+        chat_(apis.chat, &parts_, options.max_stream_buffer_bytes),
+        models_(apis.models, &parts_) {}
   ~RealGrpcDoor() override { Stop(); }
 
   absl::Status Listen() {
@@ -59,10 +62,13 @@ class RealGrpcDoor final : public GrpcDoor {
     server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(options_.drain_ms));
     server_->Wait();
     server_.reset();
+    executor_.Stop();
   }
 
  private:
   const GrpcDoorOptions options_;
+  ThreadExecutor executor_;
+  const RpcParts parts_;
   ContextRpcService contexts_;
   ChatRpcService chat_;
   ModelRpcService models_;
@@ -73,8 +79,8 @@ class RealGrpcDoor final : public GrpcDoor {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcDoor>> GrpcDoor::Start(const GrpcDoorOptions& options, const Apis& apis,
-                                                          const Clock* clock) {
-  auto door = std::make_unique<RealGrpcDoor>(options, apis, clock);
+                                                          const Clock* clock, RpcObserver observer) {
+  auto door = std::make_unique<RealGrpcDoor>(options, apis, clock, std::move(observer));
   if (absl::Status status = door->Listen(); !status.ok()) return status;
   return door;
 }

@@ -1,7 +1,7 @@
 // The gRPC door: ContextService, ChatService, ModelService, health and reflection on one listener.
 //
-// Owns the server. Start, Drain and Stop are called by one thread; calls run on gRPC's threads. Nothing of
-// gRPC is in this header.
+// Owns the server and the workers for calls that may block. Start, Drain and Stop are called by one thread.
+// Nothing of gRPC is in this header.
 #ifndef EPIC_SERVICES_ROUTER_RPC_GRPC_DOOR_H_
 #define EPIC_SERVICES_ROUTER_RPC_GRPC_DOOR_H_
 
@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "services/router/core/api.h"
+#include "services/router/rpc/rpc_event.h"
 
 namespace epic {
 
@@ -21,14 +22,17 @@ struct GrpcDoorOptions {
   size_t max_message_bytes = 16 << 20;       // of a request
   size_t max_stream_buffer_bytes = 4 << 20;  // text that waits for one client
   int64_t drain_ms = 10'000;                 // Stop gives running calls so long
+  uint32_t worker_threads = 4;               // for calls that may block
+  uint32_t worker_queue = 256;               // such calls that wait; beyond it kQueueFull
 };
 
 class GrpcDoor {
  public:
   virtual ~GrpcDoor() = default;
-  // Listens at once. Errors: Unavailable when the address cannot be bound.
+  // Listens at once. `observer` hears of every call of our services when it is over; not of health and
+  // reflection, nor of what gRPC refuses by itself. Errors: Unavailable when the address cannot be bound.
   static absl::StatusOr<std::unique_ptr<GrpcDoor>> Start(const GrpcDoorOptions& options, const Apis& apis,
-                                                         const Clock* clock);
+                                                         const Clock* clock, RpcObserver observer = {});
   virtual uint16_t port() const = 0;
   // Turns the health service to NOT_SERVING; calls go on.
   virtual void Drain() = 0;

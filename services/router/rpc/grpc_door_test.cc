@@ -1,13 +1,15 @@
 #include "services/router/rpc/grpc_door.h"
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <thread>
+#include <vector>
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
-#include "absl/synchronization/mutex.h"
+#include "common/base/mutex.h"
 #include "common/rpc/grpc_status.h"
 #include "common/status/error.h"
 #include "common/testing/status_matchers.h"
@@ -33,6 +35,10 @@ class FakeContexts final : public ContextApi {
     done(result);
   }
   absl::StatusOr<ContextRecord> Get(const RequestScope&, const std::string& id) override {
+    if (id == "block") {
+      blocked.set_value();
+      unblock.get_future().get();
+    }
     return Error(ErrorCode::kContextDeleted, id + " was deleted", "id");
   }
   absl::StatusOr<ContextPage> List(const RequestScope&, const ListContextsRequest& request) override {
@@ -51,6 +57,32 @@ class FakeContexts final : public ContextApi {
 
   RequestScope last_scope;
   std::promise<std::pair<CancelToken, CreateDone>> waiting;
+  std::promise<void> blocked, unblock;  // of Get("block")
+};
+
+// What the door's observer heard.
+class Events {
+ public:
+  RpcObserver Observer() {
+    return [this](const RpcEvent& event) {
+      MutexLock lock(&mu_);
+      events_.push_back({event.call, event.code, event.request_id, event.duration_us});
+      changed_.SignalAll();
+    };
+  }
+  // The last of `count` events.
+  RpcEvent Wait(size_t count) {
+    MutexLock lock(&mu_);
+    bool in_time = true;
+    while (events_.size() < count && in_time) in_time = changed_.WaitForMs(&mu_, kPatienceSeconds * 1000);
+    EXPECT_EQ(events_.size(), count);
+    return events_.empty() ? RpcEvent{} : events_.back();
+  }
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  std::vector<RpcEvent> events_ ABSL_GUARDED_BY(mu_);
 };
 
 // Answers every request with `deltas` pieces of text, or hands the sink to the test.
@@ -101,7 +133,8 @@ class GrpcDoorTest : public ::testing::Test {
  protected:
   void Start(GrpcDoorOptions options = {}) {
     options.address = "127.0.0.1:0";
-    auto door = GrpcDoor::Start(options, {&contexts_, &chat_, &models_, nullptr}, SystemClock::Get());
+    auto door = GrpcDoor::Start(options, {&contexts_, &chat_, &models_, nullptr}, SystemClock::Get(),
+                                events_.Observer());
     ASSERT_TRUE(door.ok()) << door.status().ToString();
     door_ = std::move(door).value();
     channel_ =
@@ -114,6 +147,7 @@ class GrpcDoorTest : public ::testing::Test {
   FakeContexts contexts_;
   FakeChat chat_;
   FakeModels models_;
+  Events events_;
   std::unique_ptr<GrpcDoor> door_;
   std::shared_ptr<grpc::Channel> channel_;
 };
@@ -200,6 +234,7 @@ TEST_F(GrpcDoorTest, AClientThatGivesUpACreateCancelsIt) {
   while (!token.cancelled() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
   EXPECT_TRUE(token.cancelled());
   done(absl::CancelledError("the client is gone"));
+  EXPECT_EQ(events_.Wait(1).code, "client_gone");
 }
 
 TEST_F(GrpcDoorTest, AChatStreamsStartDeltasFinishAndDoneInOrder) {
@@ -255,6 +290,9 @@ TEST_F(GrpcDoorTest, AClientThatGoesCancelsItsChat) {
   while (!token.cancelled() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
   EXPECT_TRUE(token.cancelled());
   sink->OnDone(absl::CancelledError("gone"), {}, {});
+  const RpcEvent event = events_.Wait(1);
+  EXPECT_EQ(event.call, "chat");
+  EXPECT_EQ(event.code, "client_gone");
 }
 
 TEST_F(GrpcDoorTest, AClientThatDoesNotReadIsCutWithBoundedMemory) {
@@ -273,6 +311,7 @@ TEST_F(GrpcDoorTest, AClientThatDoesNotReadIsCutWithBoundedMemory) {
   sink->OnDone(absl::CancelledError("too slow"), {}, {});
   context.TryCancel();
   reader->Finish();
+  EXPECT_EQ(events_.Wait(1).code, "client_gone");
 }
 
 TEST_F(GrpcDoorTest, ModelsTokenizeAndTemplatesAnswer) {
@@ -301,6 +340,99 @@ TEST_F(GrpcDoorTest, ModelsTokenizeAndTemplatesAnswer) {
   v1::ApplyTemplateResponse prompt;
   ASSERT_TRUE(stub->ApplyTemplate(&e, apply, &prompt).ok());
   EXPECT_EQ(prompt.prompt(), "user");
+}
+
+TEST_F(GrpcDoorTest, EveryCallIsReportedWhenItIsOver) {
+  Start();
+  grpc::ClientContext create_context, get_context, chat_context, refused_context, list_context;
+  create_context.AddMetadata("x-request-id", "abc-1");
+  v1::CreateContextRequest create;
+  create.set_text("hello");
+  v1::CreateContextResponse created;
+  const auto contexts = v1::ContextService::NewStub(channel_);
+  ASSERT_TRUE(contexts->Create(&create_context, create, &created).ok());
+  RpcEvent event = events_.Wait(1);
+  EXPECT_EQ(event.call, "create_context");
+  EXPECT_EQ(event.code, "ok");
+  EXPECT_EQ(event.request_id, "abc-1");
+  EXPECT_GE(event.duration_us, 0);
+  v1::Context record;
+  EXPECT_FALSE(contexts->Get(&get_context, {}, &record).ok());
+  event = events_.Wait(2);
+  EXPECT_EQ(event.call, "get_context");
+  EXPECT_EQ(event.code, "context_deleted");
+  EXPECT_TRUE(event.request_id.starts_with("rpc-"));
+  const auto chat = v1::ChatService::NewStub(channel_);
+  v1::ChatRequest request;
+  request.add_messages()->set_role("user");
+  v1::ChatEvent piece;
+  auto reader = chat->Complete(&chat_context, request);
+  while (reader->Read(&piece)) {
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  event = events_.Wait(3);
+  EXPECT_EQ(event.call, "chat");
+  EXPECT_EQ(event.code, "ok");
+  reader = chat->Complete(&refused_context, {});
+  EXPECT_FALSE(reader->Finish().ok());
+  EXPECT_EQ(events_.Wait(4).code, "invalid_request");
+  v1::ListModelsResponse models;
+  ASSERT_TRUE(v1::ModelService::NewStub(channel_)->List(&list_context, {}, &models).ok());
+  EXPECT_EQ(events_.Wait(5).call, "list_models");
+}
+
+TEST_F(GrpcDoorTest, ACallPastItsDeadlineIsReportedAsSuchNotAsAClientThatWent) {
+  Start();
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+  v1::CreateContextRequest request;
+  request.set_text("wait");
+  v1::CreateContextResponse response;
+  EXPECT_EQ(v1::ContextService::NewStub(channel_)->Create(&context, request, &response).error_code(),
+            grpc::StatusCode::DEADLINE_EXCEEDED);
+  auto [token, done] = contexts_.waiting.get_future().get();
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(kPatienceSeconds);
+  while (!token.cancelled() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+  done(CreateContextResult());  // too late
+  EXPECT_EQ(events_.Wait(1).code, "deadline_exceeded");
+}
+
+TEST_F(GrpcDoorTest, CallsThatBlockLeaveStreamsAloneAndAreBounded) {
+  Start({.worker_threads = 1, .worker_queue = 1});
+  const auto contexts = v1::ContextService::NewStub(channel_);
+  v1::GetContextRequest request;
+  request.set_id("block");
+  grpc::ClientContext blocked_context, waiting_context, refused_context, chat_context;
+  std::thread blocked([&] {
+    v1::Context record;
+    contexts->Get(&blocked_context, request, &record);
+  });
+  contexts_.blocked.get_future().get();
+  // The only worker is taken: of two more calls one waits and the other is refused.
+  std::vector<std::thread> callers;
+  std::promise<void> refused;
+  std::atomic<int> refusals = 0;
+  for (grpc::ClientContext* context : {&waiting_context, &refused_context}) {
+    callers.emplace_back([&, context] {
+      v1::GetContextRequest other;
+      v1::Context record;
+      const absl::Status status = FromGrpcStatus(contexts->Get(context, other, &record));
+      if (CodeOf(status) == ErrorCode::kQueueFull && refusals++ == 0) refused.set_value();
+    });
+  }
+  auto refusal = refused.get_future();
+  EXPECT_EQ(refusal.wait_for(std::chrono::seconds(kPatienceSeconds)), std::future_status::ready);
+  v1::ChatRequest chat;
+  chat.add_messages()->set_role("user");
+  v1::ChatEvent piece;
+  auto reader = v1::ChatService::NewStub(channel_)->Complete(&chat_context, chat);
+  while (reader->Read(&piece)) {
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  contexts_.unblock.set_value();
+  blocked.join();
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(refusals, 1);
 }
 
 TEST_F(GrpcDoorTest, ATakenPortIsAClearError) {

@@ -1,16 +1,17 @@
-// epic.v1.ModelService: convert, call the core, answer. Stateless; calls run on gRPC's own threads.
+// epic.v1.ModelService: convert, call the core, answer. Stateless; calls run on the door's executor.
 #ifndef EPIC_SERVICES_ROUTER_RPC_MODEL_SERVICE_H_
 #define EPIC_SERVICES_ROUTER_RPC_MODEL_SERVICE_H_
 
 #include "epic/v1/models.grpc.pb.h"
 #include "services/router/core/api.h"
+#include "services/router/rpc/rpc_call.h"
 
 namespace epic {
 
 class ModelRpcService final : public v1::ModelService::CallbackService {
  public:
-  // Outlives the service.
-  explicit ModelRpcService(const ModelApi* models) : models_(models) {}
+  // Both outlive the service.
+  ModelRpcService(const ModelApi* models, const RpcParts* parts) : models_(models), parts_(parts) {}
 
   grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context, const v1::ListModelsRequest* request,
                                  v1::ListModelsResponse* response) override;
@@ -27,6 +28,7 @@ class ModelRpcService final : public v1::ModelService::CallbackService {
 
  private:
   const ModelApi* const models_;
+  const RpcParts* const parts_;
 };
 
 }  // namespace epic

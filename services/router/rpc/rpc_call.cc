@@ -1,0 +1,53 @@
+#include "services/router/rpc/rpc_call.h"
+
+#include "common/rpc/grpc_status.h"
+#include "services/router/rpc/call_scope.h"
+
+namespace epic {
+
+RpcCall::RpcCall(const RpcParts* parts, grpc::CallbackServerContext* context, std::string_view name)
+    : parts_(parts), name_(name), scope_(MakeScope(context, *parts->clock, cancel_.token())) {}
+
+void RpcCall::Cancel(bool by_client) {
+  cancel_.Cancel();
+  if (!by_client) return;
+  MutexLock lock(&mu_);
+  cancelled_by_client_ = true;
+}
+
+void RpcCall::SetOutcome(const absl::Status& status) {
+  MutexLock lock(&mu_);
+  outcome_ = status.ok() ? std::nullopt : std::optional<ErrorCode>(CodeOf(status));
+}
+
+void RpcCall::Report() {
+  if (!parts_->observer) return;
+  const int64_t now_ns = parts_->clock->SteadyNs();
+  std::optional<ErrorCode> outcome;
+  {
+    MutexLock lock(&mu_);
+    outcome = outcome_;
+    // gRPC calls a call off alike when the client is gone and when the deadline is over.
+    if (cancelled_by_client_ && (!outcome.has_value() || outcome == ErrorCode::kClientGone)) {
+      const bool late = scope_.deadline_steady_ns != 0 && now_ns >= scope_.deadline_steady_ns;
+      outcome = late ? ErrorCode::kDeadline : ErrorCode::kClientGone;
+    }
+  }
+  RpcEvent event;
+  event.call = name_;
+  if (outcome.has_value()) event.code = InfoOf(*outcome).name;
+  event.request_id = scope_.request_id;
+  event.duration_us = (now_ns - scope_.received_steady_ns) / 1000;
+  parts_->observer(event);
+}
+
+void UnaryCall::End(const absl::Status& status) {
+  call_.SetOutcome(status);
+  Finish(ToGrpcStatus(status));
+}
+
+absl::Status DoorIsFull() {
+  return RetryLater(ErrorCode::kQueueFull, "too many requests wait: try again later", 1000);
+}
+
+}  // namespace epic
