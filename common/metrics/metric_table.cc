@@ -113,6 +113,8 @@ std::vector<MetricDescriptor> MakeTable() {
       {Id::kStoreDiskBytes, "epic_store_disk_bytes", kGauge, "bytes", "Disk that KV objects take"},
       {Id::kStoreReservations, "epic_store_reservations", kGauge, "writers",
        "Objects being written, neither committed nor discarded"},
+      {Id::kStoreDiskErrorsTotal, "epic_store_disk_errors_total", kCounter, "errors",
+       "Calls that the disk of the store refused or answered with damaged bytes"},
       {Id::kHttpConnections,
        "epic_http_connections",
        kGauge,

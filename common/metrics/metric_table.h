@@ -40,6 +40,7 @@ enum class MetricId : uint8_t {
   kStoreLeasedObjects,
   kStoreDiskBytes,
   kStoreReservations,
+  kStoreDiskErrorsTotal,
   kHttpConnections,  // {door}
   kHttpStreams,
 };

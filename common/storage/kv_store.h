@@ -110,6 +110,13 @@ struct StoreUsage {
   uint64_t reservations = 0;  // writers that are neither committed nor discarded
 };
 
+// What the store has seen of its disk since it was opened.
+struct StoreDisk {
+  uint64_t errors = 0;               // calls that the disk refused, or answered with damaged bytes
+  int64_t last_error_steady_ns = 0;  // of the store's clock; 0: none
+  bool full = false;                 // the last write that brought data found no room
+};
+
 class KvStore {
  public:
   virtual ~KvStore() = default;
@@ -145,6 +152,8 @@ class KvStore {
   virtual absl::Status DropObject(std::string_view tenant, const ObjectKey& key) = 0;
 
   virtual StoreUsage Usage() = 0;
+  // Never blocks.
+  virtual StoreDisk Disk() = 0;
 };
 
 }  // namespace epic

@@ -22,7 +22,8 @@ namespace epic {
 namespace {
 
 constexpr size_t kExecutorQueue = 1024;
-constexpr int64_t kTickMs = 25;  // how soon a client that is gone is noticed
+constexpr int64_t kTickMs = 25;                         // how soon a client that is gone is noticed
+constexpr int64_t kDiskErrorNs = 60LL * 1'000'000'000;  // for how long health speaks of a failed disk
 constexpr char kTenant[] = "default";
 
 RouterLimits LimitsOf(const Config& config) {
@@ -45,6 +46,21 @@ CompileLimits LimitsOf(const CompileSettings& settings) {
   limits.max_running = static_cast<uint32_t>(settings.max_running);
   limits.max_queue = static_cast<uint32_t>(settings.max_queue);
   return limits;
+}
+
+// What is wrong with the disk of the store; empty: nothing.
+std::vector<std::string> DiskCauses(const StoreDisk& disk, int64_t now_steady_ns) {
+  std::vector<std::string> causes;
+  if (disk.full) {
+    causes.push_back("the disk of the store is full: contexts are not created, or kept in memory only");
+  }
+  const int64_t ago_ns = now_steady_ns - disk.last_error_steady_ns;
+  if (disk.errors > 0 && ago_ns <= kDiskErrorNs) {
+    causes.push_back("the disk of the store failed " + std::to_string(disk.errors) + " times, last " +
+                     std::to_string(ago_ns / 1'000'000'000) +
+                     " s ago: contexts are served from memory and compiled again");
+  }
+  return causes;
 }
 
 }  // namespace
@@ -103,7 +119,8 @@ HealthReport Node::State::Health() const {
             .status = "stuck",
             .causes = {"the engine has work and made no step for " + std::to_string(idle_ms) + " ms"}};
   }
-  return {.able = true, .status = "ok", .causes = {}};
+  std::vector<std::string> causes = DiskCauses(parts.store->Disk(), clock->SteadyNs());
+  return {.able = true, .status = causes.empty() ? "ok" : "degraded", .causes = std::move(causes)};
 }
 
 RouterParts Node::State::MakeRouterParts() {
@@ -139,6 +156,9 @@ void Node::State::CollectGauges() {
   metrics->GetGauge(MetricId::kStoreLeasedObjects).Set(static_cast<double>(store.leased_objects));
   metrics->GetGauge(MetricId::kStoreDiskBytes).Set(static_cast<double>(store.disk_bytes));
   metrics->GetGauge(MetricId::kStoreReservations).Set(static_cast<double>(store.reservations));
+  const Counter disk_errors = metrics->GetCounter(MetricId::kStoreDiskErrorsTotal);
+  const uint64_t errors = parts.store->Disk().errors;
+  if (errors > disk_errors.Value()) disk_errors.Add(errors - disk_errors.Value());
 }
 
 Node::Node(NodeOptions options, const Clock* clock, Metrics* metrics, PartsLoader loader)

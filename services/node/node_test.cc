@@ -171,6 +171,30 @@ TEST_F(NodeTest, AnEngineWithWorkAndNoStepIsStuckNotBusy) {
   EXPECT_FALSE(node_->apis().node->Health().able);
 }
 
+TEST_F(NodeTest, AFailingOrFullDiskIsDegradedAndStillAble) {
+  using ::testing::ElementsAre;
+  using ::testing::HasSubstr;
+  MakeNode({}, &clock_);
+  ASSERT_OK(node_->Start());
+  clock_.AdvanceMs(1'000'000);
+  NodeApi* node = node_->apis().node;
+  EXPECT_EQ(node->Health().status, "ok");
+  store_->set_disk({.errors = 3, .last_error_steady_ns = clock_.SteadyNs()});
+  clock_.AdvanceMs(60'000);
+  EXPECT_EQ(node->Health().status, "degraded");
+  EXPECT_TRUE(node->Health().able);
+  EXPECT_THAT(node->Health().causes, ElementsAre(HasSubstr("failed 3 times, last 60 s ago")));
+  EXPECT_THAT(node->MetricsText(), HasSubstr("epic_store_disk_errors_total 3\n"));
+  EXPECT_THAT(node->MetricsText(), HasSubstr("epic_store_disk_errors_total 3\n")) << "not counted twice";
+  clock_.AdvanceMs(1);
+  EXPECT_EQ(node->Health().status, "ok");
+  store_->set_disk({.errors = 4, .last_error_steady_ns = clock_.SteadyNs() - 61'000'000'000, .full = true});
+  EXPECT_EQ(node->Health().status, "degraded");
+  EXPECT_TRUE(node->Health().able);
+  EXPECT_THAT(node->Health().causes, ElementsAre(HasSubstr("full")));
+  EXPECT_THAT(node->MetricsText(), HasSubstr("epic_store_disk_errors_total 4\n"));
+}
+
 TEST_F(NodeTest, SettingsBoundRequestsAndCompiles) {
   MakeNode({"limits.default_max_tokens=1", "limits.tags=1", "limits.tag_bytes=3", "limits.name_bytes=4",
             "compile.max_running=1", "compile.max_queue=0"});

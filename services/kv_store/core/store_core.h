@@ -32,6 +32,7 @@
 #include "services/kv_store/core/object_table.h"
 #include "services/kv_store/core/record_table.h"
 #include "services/kv_store/core/table_store.h"
+#include "services/kv_store/core/watched_tables.h"
 #include "services/kv_store/core/write_behind.h"
 
 namespace epic::kv_store {
@@ -69,6 +70,7 @@ class StoreCore final : public KvStore {
                                         const KvLayout& layout) override;
   absl::Status DropObject(std::string_view tenant, const ObjectKey& key) override;
   StoreUsage Usage() override;
+  StoreDisk Disk() override { return tables_->Seen(); }
 
   // Waits until every object committed before has been tried on disk.
   void DrainWrites() { writer_->Drain(); }
@@ -111,7 +113,7 @@ class StoreCore final : public KvStore {
   void DiscardSlabs(uint64_t number) ABSL_LOCKS_EXCLUDED(orphans_mu_);
   absl::Status DropDiskCopy(const TenantObjectKey& key, uint64_t number, MissCause cause);
 
-  const std::unique_ptr<TableStore> tables_;
+  const std::unique_ptr<WatchedTables> tables_;
   const StoreOptions options_;
   const uint64_t disk_limit_;  // of the sum of object sizes: 90 % of disk_bytes_max
   const std::shared_ptr<HostMemory> memory_;

@@ -6,6 +6,7 @@
 #include "common/status/error.h"
 #include "common/testing/status_matchers.h"
 #include "services/kv_store/core/memory_table_store.h"
+#include "services/kv_store/testing/faulty_table_store.h"
 #include "services/kv_store/testing/store_fixtures.h"
 
 namespace epic::kv_store {
@@ -235,6 +236,46 @@ TEST_F(StoreCoreTest, DropObjectForgetsBothCopies) {
   EXPECT_EQ(Acquire(id, layout).cause, MissCause::kDeleted);
   Open();
   EXPECT_EQ(Acquire(id, layout).object, nullptr);
+}
+
+TEST_F(StoreCoreTest, TheStoreTellsWhatItsDiskRefused) {
+  store_.reset();
+  const auto faults = std::make_shared<Faults>(1);
+  ASSERT_OK_AND_ASSIGN(
+      store_,
+      StoreCore::Open(std::make_unique<FaultyTableStore>(std::make_unique<MemoryTableStore>(disk_), faults),
+                      {.memory_bytes = 1 << 20, .disk_bytes_max = 16 << 20, .clock = &clock_, .writer = {}}));
+  const KvLayout layout = LayoutOf(8);
+  const CacheId id = Create(1).id;
+  EXPECT_EQ(store_->Disk().errors, 0u);
+
+  clock_.AdvanceMs(1000);
+  faults->Set({.read_error = 100});
+  EXPECT_FALSE(store_->GetTokens(kTenant, id).ok());
+  faults->Set({});
+  EXPECT_EQ(store_->Disk().errors, 1u);
+  EXPECT_EQ(store_->Disk().last_error_steady_ns, clock_.SteadyNs());
+  EXPECT_FALSE(store_->Disk().full);
+
+  faults->Set({.disk_full = 100});
+  EXPECT_FALSE(store_->CreateContext(ContextOf(2)).ok());
+  EXPECT_TRUE(store_->Disk().full);
+  EXPECT_EQ(store_->Disk().errors, 2u);
+  faults->Set({});
+  Create(3);
+  EXPECT_FALSE(store_->Disk().full) << "a row was written";
+
+  faults->Set({.disk_full = 100});
+  ASSERT_OK(PutObject(store_.get(), kTenant, {id, {}}, layout, 1));
+  store_->DrainWrites();
+  faults->Set({});
+  EXPECT_TRUE(store_->Disk().full);
+  EXPECT_GT(store_->Disk().errors, 2u);
+  Create(4);
+  EXPECT_TRUE(store_->Disk().full) << "a row fits where an object did not";
+  ASSERT_OK(PutObject(store_.get(), kTenant, {Create(5).id, {}}, layout, 1));
+  store_->DrainWrites();
+  EXPECT_FALSE(store_->Disk().full);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ absl::Status Unreadable(std::string_view what, const absl::Status& status) {
 }  // namespace
 
 StoreCore::StoreCore(std::unique_ptr<TableStore> tables, const StoreOptions& options)
-    : tables_(std::move(tables)),
+    : tables_(std::make_unique<WatchedTables>(std::move(tables), options.clock)),
       options_(options),
       disk_limit_(options.disk_bytes_max / 10 * 9),
       memory_(HostMemory::Create(options.memory_bytes)),

@@ -276,6 +276,16 @@ StoreUsage FakeKvStore::Usage() {
   return usage;
 }
 
+StoreDisk FakeKvStore::Disk() {
+  MutexLock lock(&mu_);
+  return disk_;
+}
+
+void FakeKvStore::set_disk(const StoreDisk& disk) {
+  MutexLock lock(&mu_);
+  disk_ = disk;
+}
+
 void FakeKvStore::DropAllObjects() {
   MutexLock lock(&mu_);
   objects_.clear();

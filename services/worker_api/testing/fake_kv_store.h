@@ -39,11 +39,13 @@ class FakeKvStore final : public KvStore {
                                         const KvLayout& layout) override;
   absl::Status DropObject(std::string_view tenant, const ObjectKey& key) override;
   StoreUsage Usage() override;
+  StoreDisk Disk() override;
 
   // --- what the test says and asks
   void DropAllObjects();
   void set_reserve_status(absl::Status status);  // every Reserve returns it
   size_t hidden_contexts();
+  void set_disk(const StoreDisk& disk);
 
  private:
   class Writer;
@@ -65,6 +67,7 @@ class FakeKvStore final : public KvStore {
   std::map<FullKey, std::shared_ptr<const KvObject>> objects_ ABSL_GUARDED_BY(mu_);
   absl::Status reserve_status_ ABSL_GUARDED_BY(mu_);
   uint64_t reservations_ ABSL_GUARDED_BY(mu_) = 0;
+  StoreDisk disk_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace epic::testing
