@@ -19,13 +19,15 @@ void PrintReady(const Console& console, bool json, const ServeAddresses& at) {
     *console.out << nlohmann::json{{"model", at.model},
                                    {"http", at.http},
                                    {"grpc", at.grpc},
-                                   {"admin", at.admin}}
+                                   {"admin", at.admin},
+                                   {"admin_grpc", at.admin_grpc}}
                         .dump()
                  << std::endl;
     return;
   }
   *console.err << "epic serves " << at.model << "\n  HTTP  http://" << at.http << "\n  gRPC  " << at.grpc
-               << "\n  admin http://" << at.admin << "\nStop it with Ctrl-C." << std::endl;
+               << "\n  admin http://" << at.admin << ", gRPC " << at.admin_grpc << "\nStop it with Ctrl-C."
+               << std::endl;
 }
 
 absl::Status RunServe(const Console& console, const CommonFlags& common) {

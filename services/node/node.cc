@@ -203,6 +203,11 @@ absl::Status Node::Start(PackProgress* progress) {
   return absl::OkStatus();
 }
 
+uint64_t Node::RefuseNew() {
+  state_->gate.Drain();
+  return state_->registry.size();
+}
+
 bool Node::Drain(int64_t timeout_ms) {
   state_->gate.Drain();
   if (state_->registry.WaitIdle(timeout_ms)) return true;

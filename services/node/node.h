@@ -41,6 +41,8 @@ class Node {
 
   // Loads and begins to serve; records left `compiling` are driven in the background. Once.
   absl::Status Start(PackProgress* progress = nullptr);
+  // Refuses new requests from now on and returns how many are in progress. Any thread, any number of times.
+  uint64_t RefuseNew();
   // Refuses new requests and waits for the running ones, at most `timeout_ms`; what is left is interrupted.
   // True when all ended by themselves.
   bool Drain(int64_t timeout_ms);

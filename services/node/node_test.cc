@@ -130,6 +130,19 @@ TEST_F(NodeTest, AClientThatGoesIsNoticedByItself) {
   EXPECT_TRUE(node_->apis().node->InFlight().empty());
 }
 
+TEST_F(NodeTest, RefusingNewRequestsLeavesTheRunningOnesAlone) {
+  ASSERT_OK(node_->Start());
+  const auto running = Ask();
+  running->started.get_future().get();
+  EXPECT_EQ(node_->RefuseNew(), 1u);
+  EXPECT_EQ(node_->apis().node->Health().status, "draining");
+  EXPECT_EQ(CodeOf(Ask()->done.get_future().get()), ErrorCode::kDraining);
+  RunEngine();
+  EXPECT_OK(running->done.get_future().get());
+  EXPECT_TRUE(node_->Drain(1000));
+  EXPECT_EQ(node_->RefuseNew(), 0u);
+}
+
 TEST_F(NodeTest, DrainInterruptsWhatDoesNotEndInTimeAndStopWaits) {
   ASSERT_OK(node_->Start());
   const auto sink = Ask();

@@ -11,7 +11,9 @@
 #include "common/metrics/metrics.h"
 #include "common/status/status_macros.h"
 #include "services/node/node.h"
+#include "services/node/node_admin.h"
 #include "services/router/http/http_server.h"
+#include "services/router/rpc/admin_door.h"
 #include "services/router/rpc/grpc_door.h"
 
 namespace epic {
@@ -93,10 +95,9 @@ HttpObserver Observe(const Logger& log, Metrics* metrics) {
   };
 }
 
-// The same for calls of the gRPC doors.
-RpcObserver ObserveCalls(const Logger& log, Metrics* metrics) {
-  return [log, metrics](const RpcEvent& event) {
-    metrics->GetCounter(MetricId::kRequestsTotal, {"grpc", event.code}).Add();
+// Writes the line of a gRPC call.
+RpcObserver LogCalls(const Logger& log) {
+  return [log](const RpcEvent& event) {
     log.Debug("call ends", {{"call", event.call},
                             {"code", event.code},
                             {"request_id", event.request_id},
@@ -104,12 +105,20 @@ RpcObserver ObserveCalls(const Logger& log, Metrics* metrics) {
   };
 }
 
+// The same for calls of the public gRPC door, which are counted too.
+RpcObserver ObserveCalls(const Logger& log, Metrics* metrics) {
+  return [write = LogCalls(log), metrics](const RpcEvent& event) {
+    metrics->GetCounter(MetricId::kRequestsTotal, {"grpc", event.code}).Add();
+    write(event);
+  };
+}
+
 // The doors of one node, opened together and closed in the right order.
 class Doors {
  public:
-  absl::Status Open(const Config& config, const Apis& apis, const Logger& log, Metrics* metrics,
-                    uint64_t seed) {
+  absl::Status Open(const Config& config, Node* node, const Logger& log, Metrics* metrics, uint64_t seed) {
     Clock* clock = SystemClock::Get();
+    const Apis apis = node->apis();
     EPIC_ASSIGN_OR_RETURN(http_, HttpServer::Start(HttpOptionsOf(config, HttpDoor::kPublic), apis, clock,
                                                    seed, Observe(log, metrics)));
     EPIC_ASSIGN_OR_RETURN(admin_,
@@ -120,6 +129,7 @@ class Doors {
     grpc.max_stream_buffer_bytes = static_cast<size_t>(config.limits.stream_buffer_bytes);
     grpc.drain_ms = config.deadlines.drain_ms;
     EPIC_ASSIGN_OR_RETURN(grpc_, GrpcDoor::Start(grpc, apis, clock, ObserveCalls(log, metrics)));
+    EPIC_RETURN_IF_ERROR(OpenAdminGrpc(config, node, log));
     collector_ = metrics->AddCollector([this, metrics] {
       metrics->GetGauge(MetricId::kHttpConnections, {"public"})
           .Set(static_cast<double>(http_->connections()));
@@ -132,7 +142,8 @@ class Doors {
 
   ServeAddresses Addresses(const Config& config) const {
     const HostPort grpc{config.listen.grpc.host, grpc_->port()};
-    return {http_->address(), grpc.ToString(), admin_->address(), {}};
+    const HostPort admin_grpc{config.listen.admin_grpc.host, admin_grpc_->port()};
+    return {http_->address(), grpc.ToString(), admin_->address(), admin_grpc.ToString(), {}};
   }
 
   // Lets running requests end; what is left after `timeout_ms` is cut.
@@ -143,14 +154,30 @@ class Doors {
 
   void Close() {
     collector_ = Metrics::Collector();
+    if (admin_grpc_ != nullptr) admin_grpc_->Stop();  // first: its calls use the other doors
     if (http_ != nullptr) http_->Stop();
     if (grpc_ != nullptr) grpc_->Stop();
     if (admin_ != nullptr) admin_->Stop();
   }
 
  private:
+  absl::Status OpenAdminGrpc(const Config& config, Node* node, const Logger& log) {
+    node_admin_ = std::make_unique<NodeAdmin>(config, log, [this, node] {
+      const uint64_t running = node->RefuseNew();
+      grpc_->Drain();
+      return running;
+    });
+    AdminDoorOptions options;
+    options.address = config.listen.admin_grpc.ToString();
+    EPIC_ASSIGN_OR_RETURN(admin_grpc_,
+                          AdminDoor::Start(options, node_admin_.get(), SystemClock::Get(), LogCalls(log)));
+    return absl::OkStatus();
+  }
+
   std::unique_ptr<HttpServer> http_, admin_;
   std::unique_ptr<GrpcDoor> grpc_;
+  std::unique_ptr<NodeAdmin> node_admin_;
+  std::unique_ptr<AdminDoor> admin_grpc_;
   Metrics::Collector collector_;
 };
 
@@ -176,7 +203,7 @@ absl::Status Serve(const Config& config, const ServeHooks& hooks) {
   Node node(std::move(options), clock, &metrics,
             [&config, clock](PackProgress* progress) { return LoadParts(config, clock, progress); });
   Doors doors;
-  absl::Status status = doors.Open(config, node.apis(), log, &metrics, seed);
+  absl::Status status = doors.Open(config, &node, log, &metrics, seed);
   LoadProgress progress(hooks.progress);
   if (status.ok()) status = node.Start(&progress);
   if (!status.ok()) {
@@ -189,7 +216,8 @@ absl::Status Serve(const Config& config, const ServeHooks& hooks) {
   log.Info("serving", {{"model", addresses.model},
                        {"http", addresses.http},
                        {"grpc", addresses.grpc},
-                       {"admin", addresses.admin}});
+                       {"admin", addresses.admin},
+                       {"admin_grpc", addresses.admin_grpc}});
   if (hooks.ready) hooks.ready(addresses);
   signals.Wait();
   log.Info("stopping; running requests may end", {{"drain_ms", config.deadlines.drain_ms}});

@@ -1,4 +1,5 @@
-// `epic serve`: one node with its doors (HTTP, gRPC, admin HTTP), from the settings to the last request.
+// `epic serve`: one node with its doors (HTTP, gRPC, admin HTTP, admin gRPC), from the settings to the last
+// request.
 //
 // Runs on the caller's thread until SIGINT or SIGTERM, then drains and returns; a second signal ends the
 // process at once. The doors open before the model is loaded and answer 503 `loading` meanwhile.
@@ -16,7 +17,7 @@ namespace epic {
 
 // Where a running server listens, as HOST:PORT.
 struct ServeAddresses {
-  std::string http, grpc, admin;
+  std::string http, grpc, admin, admin_grpc;
   std::string model;  // alias
 };
 

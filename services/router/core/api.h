@@ -271,6 +271,25 @@ class NodeApi {
   virtual std::string MetricsText() const = 0;
 };
 
+// --- admin
+// --------------------------------------------------------------------------------------------------------
+
+struct EffectiveSetting {
+  std::string name, value, source;
+};
+
+class AdminApi {
+ public:
+  virtual ~AdminApi() = default;
+  // Every setting once, with where its value came from.
+  virtual std::vector<EffectiveSetting> Settings() const = 0;
+  // trace | debug | info | warn | error; returns the level before. Errors: kInvalidRequest.
+  virtual absl::StatusOr<std::string> SetLogLevel(const std::string& level) = 0;
+  // New requests are refused with kDraining from now on, running ones go on. Returns at once, with the number
+  // of requests in progress. Idempotent.
+  virtual uint64_t Drain() = 0;
+};
+
 // Everything a door needs. Pointers outlive the door.
 struct Apis {
   ContextApi* contexts = nullptr;

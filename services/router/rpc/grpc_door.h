@@ -1,6 +1,6 @@
 // The gRPC door: ContextService, ChatService, ModelService, health and reflection on one listener.
 //
-// Owns the server and the workers for calls that may block. Start, Drain and Stop are called by one thread.
+// Owns the server and the workers for calls that may block. Start and Stop are called by one thread.
 // Nothing of gRPC is in this header.
 #ifndef EPIC_SERVICES_ROUTER_RPC_GRPC_DOOR_H_
 #define EPIC_SERVICES_ROUTER_RPC_GRPC_DOOR_H_
@@ -34,7 +34,7 @@ class GrpcDoor {
   static absl::StatusOr<std::unique_ptr<GrpcDoor>> Start(const GrpcDoorOptions& options, const Apis& apis,
                                                          const Clock* clock, RpcObserver observer = {});
   virtual uint16_t port() const = 0;
-  // Turns the health service to NOT_SERVING; calls go on.
+  // Turns the health service to NOT_SERVING; calls go on. Any thread, before Stop.
   virtual void Drain() = 0;
   // Refuses new calls, waits drain_ms for running ones, cancels the rest. Idempotent.
   virtual void Stop() = 0;

@@ -1,0 +1,47 @@
+#include "services/router/rpc/grpc_listener.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+
+#include <chrono>
+#include <mutex>
+
+namespace epic {
+namespace {
+
+void InitPluginsOnce() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  });
+}
+
+}  // namespace
+
+absl::Status GrpcListener::Listen(const std::string& address, size_t max_message_bytes,
+                                  const std::vector<grpc::Service*>& services) {
+  InitPluginsOnce();
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(max_message_bytes));
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr || port == 0) {
+    return absl::UnavailableError("gRPC cannot listen on " + address +
+                                  ": is the port taken or the address not of this machine?");
+  }
+  port_ = static_cast<uint16_t>(port);
+  server_->GetHealthCheckService()->SetServingStatus(true);
+  return absl::OkStatus();
+}
+
+void GrpcListener::Stop(int64_t drain_ms) {
+  if (server_ == nullptr) return;
+  server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(drain_ms));
+  server_->Wait();
+  server_.reset();
+}
+
+}  // namespace epic

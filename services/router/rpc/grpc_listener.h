@@ -1,0 +1,36 @@
+// One gRPC server: services, health and reflection on one address. Owned by a door; Listen and Stop are
+// called by one thread.
+#ifndef EPIC_SERVICES_ROUTER_RPC_GRPC_LISTENER_H_
+#define EPIC_SERVICES_ROUTER_RPC_GRPC_LISTENER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace epic {
+
+class GrpcListener {
+ public:
+  // Once. `services` outlive the listener. Errors: Unavailable when the address cannot be bound.
+  absl::Status Listen(const std::string& address, size_t max_message_bytes,
+                      const std::vector<grpc::Service*>& services);
+  uint16_t port() const { return port_; }
+  // Turns the health service to NOT_SERVING; calls go on. Any thread, between Listen and Stop.
+  void RefuseHealth() { server_->GetHealthCheckService()->SetServingStatus(false); }
+  // Refuses new calls, waits `drain_ms` for running ones, cancels the rest. Idempotent.
+  void Stop(int64_t drain_ms);
+
+ private:
+  std::unique_ptr<grpc::Server> server_;
+  uint16_t port_ = 0;
+};
+
+}  // namespace epic
+
+#endif  // EPIC_SERVICES_ROUTER_RPC_GRPC_LISTENER_H_
