@@ -131,10 +131,9 @@ class FakeModels final : public ModelApi {
 
 class GrpcDoorTest : public ::testing::Test {
  protected:
-  void Start(GrpcDoorOptions options = {}) {
+  void Start(GrpcDoorOptions options = {}, const Clock* clock = SystemClock::Get()) {
     options.address = "127.0.0.1:0";
-    auto door = GrpcDoor::Start(options, {&contexts_, &chat_, &models_, nullptr}, SystemClock::Get(),
-                                events_.Observer());
+    auto door = GrpcDoor::Start(options, {&contexts_, &chat_, &models_, nullptr}, clock, events_.Observer());
     ASSERT_TRUE(door.ok()) << door.status().ToString();
     door_ = std::move(door).value();
     channel_ =
@@ -382,19 +381,25 @@ TEST_F(GrpcDoorTest, EveryCallIsReportedWhenItIsOver) {
 }
 
 TEST_F(GrpcDoorTest, ACallPastItsDeadlineIsReportedAsSuchNotAsAClientThatWent) {
-  Start();
+  ManualClock clock;
+  Start({}, &clock);
   grpc::ClientContext context;
-  context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(200));
+  Bound(&context);
   v1::CreateContextRequest request;
   request.set_text("wait");
-  v1::CreateContextResponse response;
-  EXPECT_EQ(v1::ContextService::NewStub(channel_)->Create(&context, request, &response).error_code(),
-            grpc::StatusCode::DEADLINE_EXCEEDED);
+  std::thread client([&] {
+    v1::CreateContextResponse response;
+    v1::ContextService::NewStub(channel_)->Create(&context, request, &response);
+  });
   auto [token, done] = contexts_.waiting.get_future().get();
+  clock.AdvanceMs(kPatienceSeconds * 1000);
+  context.TryCancel();  // as a client does when its own timer fires
+  client.join();
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(kPatienceSeconds);
   while (!token.cancelled() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
   done(CreateContextResult());  // too late
   EXPECT_EQ(events_.Wait(1).code, "deadline_exceeded");
+  door_.reset();  // before its clock
 }
 
 TEST_F(GrpcDoorTest, CallsThatBlockLeaveStreamsAloneAndAreBounded) {

@@ -4,6 +4,11 @@
 #include "services/router/rpc/call_scope.h"
 
 namespace epic {
+namespace {
+
+constexpr int64_t kDeadlineSlackNs = 10'000'000;
+
+}  // namespace
 
 RpcCall::RpcCall(const RpcParts* parts, grpc::CallbackServerContext* context, std::string_view name)
     : parts_(parts), name_(name), scope_(MakeScope(context, *parts->clock, cancel_.token())) {}
@@ -29,7 +34,10 @@ void RpcCall::Report() {
     outcome = outcome_;
     // gRPC calls a call off alike when the client is gone and when the deadline is over.
     if (cancelled_by_client_ && (!outcome.has_value() || outcome == ErrorCode::kClientGone)) {
-      const bool late = scope_.deadline_steady_ns != 0 && now_ns >= scope_.deadline_steady_ns;
+      // The client's own timer may fire a little before ours: a deadline travels as a time left, rounded up.
+      const int64_t early_ns =
+          kDeadlineSlackNs + (scope_.deadline_steady_ns - scope_.received_steady_ns) / 50;
+      const bool late = scope_.deadline_steady_ns != 0 && now_ns >= scope_.deadline_steady_ns - early_ns;
       outcome = late ? ErrorCode::kDeadline : ErrorCode::kClientGone;
     }
   }
