@@ -10,8 +10,7 @@ absl::Status FromRocksDb(const rocksdb::Status& status) {
   using Code = rocksdb::Status::Code;
   if (status.ok()) return absl::OkStatus();
   if (status.IsNoSpace() || status.subcode() == rocksdb::Status::SubCode::kSpaceLimit) {
-    return Error(ErrorCode::kStorageFull,
-                 "the disk of the store is full; free space or delete contexts (" + status.ToString() + ")");
+    return Error(ErrorCode::kStorageFull, "the disk of the store is full; free space or delete contexts");
   }
   const std::string message = "store: " + status.ToString();
   switch (status.code()) {

@@ -4,6 +4,7 @@
 #define EPIC_SERVICES_KV_STORE_CORE_MEMORY_TABLE_STORE_H_
 
 #include <array>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -48,6 +49,7 @@ class MemoryTableStore final : public TableStore {
   absl::Status Scan(Table table,
                     const std::function<bool(std::string_view, std::string_view)>& visit) override;
   uint64_t PhysicalBytes() override;
+  uint64_t FreeBytes() override { return std::numeric_limits<uint64_t>::max(); }
   absl::Status Reclaim() override { return absl::OkStatus(); }
 
  private:

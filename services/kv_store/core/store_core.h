@@ -108,6 +108,8 @@ class StoreCore final : public KvStore {
   absl::Status WriteObject(const WriteBehind::Item& item);
   absl::Status TryWriteObject(const WriteBehind::Item& item);
   absl::Status WriteEntry(const WriteBehind::Item& item, uint64_t number);
+  uint64_t DiskRoom();
+  bool MakeDiskRoom(uint64_t bytes);
   void FreeDisk(uint64_t bytes);
   void KeepDiskInBounds();
   void DiscardSlabs(uint64_t number) ABSL_LOCKS_EXCLUDED(orphans_mu_);

@@ -14,6 +14,8 @@ namespace epic::kv_store {
 namespace {
 
 constexpr uint64_t kLastNumber = std::numeric_limits<uint64_t>::max();
+// Of the disk, for records, deletions, RocksDB's log and its compactions.
+constexpr uint64_t kDiskReserveBytes = uint64_t{64} << 20;
 
 bool IsStorageFull(const absl::Status& status) {
   return status.code() == absl::StatusCode::kResourceExhausted;
@@ -220,11 +222,10 @@ absl::Status StoreCore::WriteObject(const WriteBehind::Item& item) {
 absl::Status StoreCore::TryWriteObject(const WriteBehind::Item& item) {
   if (!objects_.NeedsWrite(item.key, item.ticket)) return absl::OkStatus();
   const uint64_t bytes = ObjectBytes(item.object->layout());
-  const uint64_t used = objects_.disk_bytes();
-  if (bytes <= disk_limit_ && used > disk_limit_ - bytes) FreeDisk(used - (disk_limit_ - bytes));
-  if (bytes > disk_limit_ || objects_.disk_bytes() > disk_limit_ - bytes) {
-    return Error(ErrorCode::kStorageFull, "no room for " + std::to_string(bytes) +
-                                              " bytes of KV on disk; raise the store's disk limit");
+  if (!MakeDiskRoom(bytes)) {
+    return Error(ErrorCode::kStorageFull,
+                 "no room for " + std::to_string(bytes) +
+                     " bytes of KV on disk; free space there or raise the store's disk limit");
   }
   const uint64_t number = next_number_++;
   absl::Status status = WriteSlabs(tables_.get(), number, *item.object);
@@ -263,6 +264,39 @@ void StoreCore::DiscardSlabs(uint64_t number) {
   if (tables_->Write(batch, Sync::kNo).ok()) return;
   MutexLock orphans(&orphans_mu_);
   orphans_.insert(number);
+}
+
+// Bytes of objects that the disk may hold now: our limit, or less where others fill the disk. The reserve is
+// never given to objects: without it a full disk would take no deletion either.
+uint64_t StoreCore::DiskRoom() {
+  const uint64_t free = tables_->FreeBytes();
+  const uint64_t used = objects_.disk_bytes();
+  if (free < kDiskReserveBytes) {
+    const uint64_t missing = kDiskReserveBytes - free;
+    return used > missing ? std::min(disk_limit_, used - missing) : 0;
+  }
+  const uint64_t growth = free - kDiskReserveBytes;
+  return used >= disk_limit_ || growth >= disk_limit_ - used ? disk_limit_ : used + growth;
+}
+
+bool StoreCore::MakeDiskRoom(uint64_t bytes) {
+  const auto missing = [&]() -> uint64_t {
+    const uint64_t wanted = objects_.disk_bytes() + bytes;
+    return wanted - std::min(wanted, DiskRoom());
+  };
+  if (missing() == 0) return true;
+  if (bytes > disk_limit_) return false;
+  if (DiskRoom() == disk_limit_) {
+    FreeDisk(missing());
+    return missing() == 0;
+  }
+  // The disk itself is short: bytes are free again only once they are reclaimed, which takes long, so that
+  // more is given up than this object needs.
+  tables_->Reclaim().IgnoreError();
+  if (missing() == 0) return true;
+  FreeDisk(missing() + objects_.disk_bytes() / 8);
+  tables_->Reclaim().IgnoreError();
+  return missing() == 0;
 }
 
 void StoreCore::FreeDisk(uint64_t bytes) {

@@ -76,6 +76,8 @@ class TableStore {
 
   // Bytes that the tables take on the disk (or in memory, where that is their disk).
   virtual uint64_t PhysicalBytes() = 0;
+  // Bytes that the tables could still grow by before the disk is full, whoever fills it.
+  virtual uint64_t FreeBytes() = 0;
   // Gives back the space of deleted rows and makes deleted bytes physically gone. May take long.
   virtual absl::Status Reclaim() = 0;
 };

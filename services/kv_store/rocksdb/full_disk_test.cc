@@ -1,7 +1,11 @@
 // RocksDB on a file system that is full for a while: records fail cleanly, objects are served from memory,
 // nothing acknowledged is lost, and all goes on when there is space again.
+#include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -40,6 +44,26 @@ class FullFileSystem final : public rocksdb::FileSystemWrapper {
   FullFileSystem() : FileSystemWrapper(rocksdb::FileSystem::Default()) {}
   const char* Name() const override { return "FullFileSystem"; }
   void SetFull(bool full) { full_ = full; }
+  // A disk of `bytes` that the files under `dir` share with nobody.
+  void SetCapacity(std::string dir, uint64_t bytes) {
+    dir_ = std::move(dir);
+    capacity_ = bytes;
+  }
+  rocksdb::IOStatus GetFreeSpace(const std::string& path, const rocksdb::IOOptions& options, uint64_t* bytes,
+                                 rocksdb::IODebugContext* debug) override {
+    if (dir_.empty()) return FileSystemWrapper::GetFreeSpace(path, options, bytes, debug);
+    const uint64_t used = FileBytes();
+    *bytes = capacity_ - std::min(used, capacity_);
+    return rocksdb::IOStatus::OK();
+  }
+  uint64_t FileBytes() const {
+    uint64_t bytes = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(dir_)) {
+      std::error_code gone;  // compactions delete files
+      if (const auto size = entry.file_size(gone); !gone) bytes += size;
+    }
+    return bytes;
+  }
   rocksdb::IOStatus NewWritableFile(const std::string& name, const rocksdb::FileOptions& options,
                                     std::unique_ptr<rocksdb::FSWritableFile>* file,
                                     rocksdb::IODebugContext* debug) override {
@@ -50,6 +74,8 @@ class FullFileSystem final : public rocksdb::FileSystemWrapper {
 
  private:
   std::atomic<bool> full_{false};
+  std::string dir_;  // set before its first use
+  uint64_t capacity_ = 0;
 };
 
 TEST(FullDiskTest, RecordsFailCleanlyObjectsStayInMemoryAndAllGoesOnAfterwards) {
@@ -98,6 +124,35 @@ TEST(FullDiskTest, RecordsFailCleanlyObjectsStayInMemoryAndAllGoesOnAfterwards) 
     EXPECT_EQ(tokens, TokensOf(seed, kTokens));
   }
   EXPECT_EQ(store->GetContext(kTenant, first)->name, "m");
+}
+
+TEST(FullDiskTest, ObjectsLeaveRoomForRecordsAndDeletionsOnASmallDisk) {
+  constexpr uint64_t kReserve = 64 << 20;  // of the store
+  constexpr uint64_t kRoom = 2 << 20;
+  const epic::testing::TempDir dir;
+  const std::string data = dir.path() + "/data";
+  const auto files = std::make_shared<FullFileSystem>();
+  const std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv(files);
+  const KvLayout layout = LayoutOf(kTokens, 4, 2, 64);
+  auto tables = OpenRocksDbTables({.dir = data, .env = env.get()});
+  ASSERT_OK(tables);
+  files->SetCapacity(data + "/rocksdb", kReserve + kRoom);
+  ASSERT_OK_AND_ASSIGN(
+      const auto store,
+      StoreCore::Open(*std::move(tables),
+                      {.memory_bytes = 1 << 20, .disk_bytes_max = uint64_t{1} << 30, .writer = {}}));
+  CacheId last;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    ASSERT_OK_AND_ASSIGN(const CreateResult created, store->CreateContext(ContextOf(seed, kTokens)));
+    last = created.record.id;
+    ASSERT_OK(PutObject(store.get(), kTenant, {last, {}}, layout, seed));
+    store->DrainWrites();
+    ASSERT_LE(files->FileBytes(), kRoom + (1 << 20)) << "after object " << seed;
+  }
+  EXPECT_GT(files->FileBytes(), kRoom / 2) << "the room that is there is used";
+  ASSERT_OK(store->DropObject(kTenant, {last, {}}));
+  ASSERT_OK(PutObject(store.get(), kTenant, {last, {}}, layout, 40));
+  EXPECT_OK(store->DeleteContext(kTenant, last));
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -185,6 +186,12 @@ class RocksDbTableStore final : public TableStore {
       }
     }
     return bytes;
+  }
+
+  uint64_t FreeBytes() override {
+    uint64_t bytes = 0;
+    const rocksdb::Status status = db_->GetEnv()->GetFreeSpace(db_->GetName(), &bytes);
+    return status.ok() ? bytes : std::numeric_limits<uint64_t>::max();
   }
 
   absl::Status Reclaim() override {

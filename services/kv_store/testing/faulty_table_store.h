@@ -92,6 +92,7 @@ class FaultyTableStore final : public TableStore {
     return inner_->Scan(table, visit);
   }
   uint64_t PhysicalBytes() override { return inner_->PhysicalBytes(); }
+  uint64_t FreeBytes() override { return inner_->FreeBytes(); }
   absl::Status Reclaim() override { return inner_->Reclaim(); }
 
  private:
