@@ -15,6 +15,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -88,8 +89,10 @@ class StoreCore final : public KvStore {
   absl::Status Load();
   absl::Status LoadRecords();
   absl::Status LoadObjects();
+  absl::Status ScanAll(Table table, const std::function<bool(std::string_view, std::string_view)>& visit);
   absl::Status SweepOrphans(const std::set<uint64_t>& live, bool all_gaps);
 
+  absl::StatusOr<std::vector<TokenId>> ReadTokens(const ContextKey& key);
   absl::Status CheckStoredTokens(const ContextKey& key, const NewContext& context, bool* rewrite);
   absl::Status WritePlan(const ContextKey& key, const RecordPlan& plan, const std::vector<TokenId>* tokens,
                          Sync sync);

@@ -56,6 +56,23 @@ TEST_F(StoreCoreTest, CreatesOnceAndFindsAgain) {
   EXPECT_EQ(tokens, TokensOf(1, 8));
 }
 
+TEST_F(StoreCoreTest, TokenIdsThatTheTablesCannotReadAreWrittenAgainByTheNextCreate) {
+  const auto faults = std::make_shared<Faults>(1);
+  auto tables = std::make_unique<FaultyTableStore>(std::make_unique<MemoryTableStore>(disk_), faults);
+  ASSERT_OK_AND_ASSIGN(const auto store,
+                       StoreCore::Open(std::move(tables), {.clock = &clock_, .writer = {}}));
+  ASSERT_OK_AND_ASSIGN(const CreateResult created, store->CreateContext(ContextOf(1)));
+  faults->Set({.damaged_row = 100});
+  EXPECT_EQ(CodeOf(store->GetTokens(kTenant, created.record.id).status()), ErrorCode::kContextObjectMissing);
+  ASSERT_OK_AND_ASSIGN(const CreateResult again, store->CreateContext(ContextOf(1)));
+  EXPECT_FALSE(again.created);
+  faults->Set({.read_error = 100});
+  EXPECT_FALSE(store->CreateContext(ContextOf(1)).ok()) << "a disk that is gone for a moment is no damage";
+  faults->Set({});
+  ASSERT_OK_AND_ASSIGN(const auto tokens, store->GetTokens(kTenant, created.record.id));
+  EXPECT_EQ(tokens, TokensOf(1, 8));
+}
+
 TEST_F(StoreCoreTest, AnotherTenantSeesNothing) {
   const CacheId id = Create(1).id;
   const KvLayout layout = LayoutOf(8);

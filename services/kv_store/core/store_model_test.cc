@@ -86,8 +86,9 @@ class Run {
   // Whether a call that failed did so for a fault that this run injects: then nothing happened.
   bool Excused(const absl::Status& status) const {
     const auto code = status.code();
-    return bad_disk_ && (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDataLoss ||
-                         CodeOf(status) == ErrorCode::kStorageFull);
+    return bad_disk_ &&
+           (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDataLoss ||
+            CodeOf(status) == ErrorCode::kContextObjectMissing || CodeOf(status) == ErrorCode::kStorageFull);
   }
 
   void Open() {

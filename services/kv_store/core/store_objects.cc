@@ -335,7 +335,7 @@ absl::Status StoreCore::LoadObjects() {
     copies.push_back({entry->number, {{*context, entry->variant}, copy}});
     return true;
   };
-  EPIC_RETURN_IF_ERROR(tables_->Scan(Table::kObjects, load));
+  EPIC_RETURN_IF_ERROR(ScanAll(Table::kObjects, load));
   // By number, the order in which they were written: the best guess at their order of use.
   std::sort(copies.begin(), copies.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::set<uint64_t> live;

@@ -54,6 +54,12 @@ absl::Status StoreCore::Load() {
   return LoadObjects();
 }
 
+absl::Status StoreCore::ScanAll(Table table,
+                                const std::function<bool(std::string_view, std::string_view)>& visit) {
+  const absl::Status status = tables_->Scan(table, visit);
+  return absl::IsDataLoss(status) ? Unreadable("table", status) : status;
+}
+
 absl::Status StoreCore::LoadRecords() {
   absl::Status bad;
   const auto load_record = [&](std::string_view, std::string_view value) {
@@ -66,7 +72,7 @@ absl::Status StoreCore::LoadRecords() {
     objects_.SetPin({record->tenant, record->id}, PinOf(*record));
     return true;
   };
-  EPIC_RETURN_IF_ERROR(tables_->Scan(Table::kRecords, load_record));
+  EPIC_RETURN_IF_ERROR(ScanAll(Table::kRecords, load_record));
   EPIC_RETURN_IF_ERROR(bad);
   const auto load_tombstone = [&](std::string_view row, std::string_view value) {
     const auto key = ParseContextKey(row);
@@ -78,13 +84,22 @@ absl::Status StoreCore::LoadRecords() {
     records_.Load(*key, *tombstone);
     return true;
   };
-  EPIC_RETURN_IF_ERROR(tables_->Scan(Table::kTombstones, load_tombstone));
+  EPIC_RETURN_IF_ERROR(ScanAll(Table::kTombstones, load_tombstone));
   return bad;
 }
 
-absl::Status StoreCore::CheckStoredTokens(const ContextKey& key, const NewContext& context, bool* rewrite) {
+// Errors: DataLoss when they are lost or damaged, or those of the TableStore.
+absl::StatusOr<std::vector<TokenId>> StoreCore::ReadTokens(const ContextKey& key) {
   EPIC_ASSIGN_OR_RETURN(const std::optional<std::string> row, tables_->Get(Table::kTokens, RowKey(key)));
-  const auto stored = row.has_value() ? DecodeTokens(AsBytes(*row)) : absl::DataLossError("no token ids");
+  if (!row.has_value()) return absl::DataLossError("no token ids");
+  auto tokens = DecodeTokens(AsBytes(*row));
+  if (!tokens.ok()) return absl::DataLossError(tokens.status().message());
+  return *std::move(tokens);
+}
+
+absl::Status StoreCore::CheckStoredTokens(const ContextKey& key, const NewContext& context, bool* rewrite) {
+  const auto stored = ReadTokens(key);
+  if (!stored.ok() && !absl::IsDataLoss(stored.status())) return stored.status();
   if (stored.ok() && *stored != context.tokens) {
     return absl::InternalError("two texts have the same Cache ID; refusing to mix them");
   }
@@ -151,17 +166,13 @@ absl::StatusOr<ContextRecord> StoreCore::FindByName(std::string_view tenant, con
 absl::StatusOr<std::vector<TokenId>> StoreCore::GetTokens(std::string_view tenant, const CacheId& id) {
   const ContextKey key{std::string(tenant), id};
   EPIC_ASSIGN_OR_RETURN(const ContextRecord record, records_.Get(key));
-  EPIC_ASSIGN_OR_RETURN(const std::optional<std::string> row, tables_->Get(Table::kTokens, RowKey(key)));
-  if (!row.has_value()) {
-    // A removal between the two steps above is the ordinary reason.
-    EPIC_RETURN_IF_ERROR(records_.Get(key).status());
-    return absl::DataLossError("the token ids of this context are lost; create it again");
-  }
-  auto tokens = DecodeTokens(AsBytes(*row));
-  if (!tokens.ok() || CacheId::Of(tenant, record.model_identity, *tokens) != id) {
-    return absl::DataLossError("the token ids of this context are damaged; create it again");
-  }
-  return *std::move(tokens);
+  auto tokens = ReadTokens(key);
+  if (tokens.ok() && CacheId::Of(tenant, record.model_identity, *tokens) == id) return tokens;
+  if (!tokens.ok() && !absl::IsDataLoss(tokens.status())) return tokens.status();
+  // A removal between the steps above is the ordinary reason.
+  EPIC_RETURN_IF_ERROR(records_.Get(key).status());
+  return Error(ErrorCode::kContextObjectMissing,
+               "the stored token ids of this context are damaged; create it again with the same text", "id");
 }
 
 absl::StatusOr<ContextPage> StoreCore::ListContexts(std::string_view tenant, const ContextQuery& query) {

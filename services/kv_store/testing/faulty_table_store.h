@@ -19,6 +19,7 @@ namespace epic::kv_store {
 // Chances in percent, each drawn by itself.
 struct FaultRates {
   int read_error = 0;
+  int damaged_row = 0;  // as a checksum of the tables would tell
   int short_read = 0;
   int bit_flip = 0;
   int write_error = 0;
@@ -67,6 +68,7 @@ class FaultyTableStore final : public TableStore {
   }
   absl::StatusOr<std::optional<std::string>> Get(Table table, std::string_view key) override {
     if (faults_->Strikes(&FaultRates::read_error)) return absl::UnavailableError("injected EIO");
+    if (faults_->Strikes(&FaultRates::damaged_row)) return absl::DataLossError("injected checksum mismatch");
     auto value = inner_->Get(table, key);
     if (!value.ok() || !value->has_value() || (*value)->empty()) return value;
     std::string& bytes = **value;
