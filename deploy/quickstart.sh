@@ -12,7 +12,7 @@ start_dir=$PWD
 cd "$(dirname "$(readlink -f "$0")")/.."
 top=$PWD
 binary=$top/build/release/bin/epic
-state=$top/build/quickstart # data/, server.log, server.pid, server.http
+state=$top/build/quickstart # data/, server.log, server.pid, server.http, server.admin
 
 HEALTH_SECONDS=180
 DEMO_SECONDS=900
@@ -71,7 +71,7 @@ stop_server() {
     echo "quickstart: the server did not stop within $STOP_SECONDS s; killing it" >&2
     kill -KILL "$pid" 2>/dev/null || true
   fi
-  rm -f "$state/server.pid" "$state/server.http"
+  rm -f "$state/server.pid" "$state/server.http" "$state/server.admin"
 }
 
 # Four loopback addresses: 8080 to 8083 where they are free, else any free port.
@@ -107,6 +107,7 @@ start_server() {
   disown
   echo "$pid" >"$state/server.pid"
   echo "$http" >"$state/server.http"
+  echo "$admin" >"$state/server.admin"
   for ((i = 0; i < HEALTH_SECONDS * 2; i++)); do
     is_healthy "$http" && return 0
     # The process is ours before exec too, so look for the process itself and not for its file.
@@ -128,7 +129,8 @@ step "server"
 mkdir -p "$state"
 exec 8>"$state/.lock"
 flock -n 8 || fail "another quickstart.sh is running here"
-if pid=$(running_server) && [ "$(readlink "/proc/$pid/exe")" = "$binary" ] && is_healthy "$(cat "$state/server.http")"; then
+if pid=$(running_server) && [ "$(readlink "/proc/$pid/exe")" = "$binary" ] && [ -s "$state/server.admin" ] &&
+  is_healthy "$(cat "$state/server.http")"; then
   echo "the server of an earlier run is up (process $pid)"
   serve=true
 else
@@ -142,7 +144,7 @@ http=$(cat "$state/server.http")
 echo "HTTP at $http, log in $state/server.log"
 
 step "compile documents and ask"
-timeout "$DEMO_SECONDS" "$binary" demo --http "$http" "${files[@]}" ||
+timeout "$DEMO_SECONDS" "$binary" demo --http "$http" --admin "$(cat "$state/server.admin")" "${files[@]}" ||
   fail "\`epic demo\` did not succeed within $DEMO_SECONDS s (see above)"
 
 step "done"

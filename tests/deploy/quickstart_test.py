@@ -123,6 +123,21 @@ class QuickstartTest(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertNotEqual(self.address(), "127.0.0.1:8080")
 
+    def test_the_demo_is_told_both_doors_of_the_server(self):
+        with socket.socket() as taken:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                taken.bind(("127.0.0.1", 8082))
+                taken.listen()
+            except OSError:
+                pass  # somebody else has it: as good
+            done = self.run_script("--serve")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        command = pathlib.Path(f"/proc/{self.server()}/cmdline").read_text().split("\0")
+        admin = command[command.index("--admin") + 1]
+        self.assertNotEqual(admin, "127.0.0.1:8082")
+        self.assertIn(f"demo with --http {self.address()} --admin {admin}", done.stdout)
+
     def test_a_server_that_ends_at_the_start_is_reported_with_its_log(self):
         (self.top / "mode").write_text("FAIL")
         began = time.monotonic()
