@@ -15,6 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr double kNsPerMs = 1e6;
+constexpr std::string_view kIdPrefix = "ctx_";
 constexpr int kMaxCreateWaits = 60;  // each up to 55 s
 
 json ParseOrNull(std::string_view text) { return json::parse(text, nullptr, /*allow_exceptions=*/false); }
@@ -146,6 +147,21 @@ absl::StatusOr<json> ApiClient::CreateContext(const json& body, bool* created) c
   }
   return Error(ErrorCode::kContextCompiling,
                "the context is still compiling; ask again with `epic context get`");
+}
+
+absl::StatusOr<std::string> ApiClient::ContextId(const std::string& id_or_name) const {
+  if (id_or_name.starts_with(kIdPrefix)) return id_or_name;
+  EPIC_ASSIGN_OR_RETURN(const json page, Call("GET", "/v1/contexts?limit=2&name=" + UrlEncode(id_or_name)));
+  const json found = page.value("data", json::array());
+  if (found.empty()) {
+    return absl::NotFoundError("no context has the Cache ID or name '" + id_or_name +
+                               "'; `epic context list` shows all");
+  }
+  if (found.size() > 1) {
+    return absl::InvalidArgumentError("contexts of several models have the name '" + id_or_name +
+                                      "'; give the Cache ID");
+  }
+  return Text(found.front(), "id");
 }
 
 absl::StatusOr<ChatOutcome> ApiClient::Chat(json body,

@@ -46,6 +46,10 @@ class ApiClient {
   // `created` (may be null) says whether it is new.
   absl::StatusOr<nlohmann::json> CreateContext(const nlohmann::json& body, bool* created) const;
 
+  // The Cache ID that the user means: `id_or_name` itself where it looks like one, else that of the context
+  // with this name. Errors: NotFound; InvalidArgument when several models have one of that name.
+  absl::StatusOr<std::string> ContextId(const std::string& id_or_name) const;
+
   // Streams a chat (stream and include_usage are set here); on_text gets the text of choice 0 as it comes.
   absl::StatusOr<ChatOutcome> Chat(nlohmann::json body,
                                    const std::function<void(std::string_view)>& on_text) const;

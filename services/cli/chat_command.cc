@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include <unistd.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -35,7 +37,7 @@ absl::StatusOr<std::vector<std::string>> CompileFiles(const Console& console, co
   std::vector<std::string> ids;
   for (const std::string& file : files) {
     EPIC_ASSIGN_OR_RETURN(std::string text, ReadText(file, *console.in));
-    *console.err << "compiling " << file << " …" << std::flush;
+    *console.err << "compiling " << InputName(file) << " …" << std::flush;
     bool created = false;
     absl::StatusOr<json> record = client.CreateContext({{"text", std::move(text)}}, &created);
     *console.err << (record.ok() ? (created ? " done\n" : " known already\n") : " failed\n");
@@ -76,9 +78,13 @@ absl::Status Chat(const Console& console, const CommonFlags& common, const ChatF
   EPIC_ASSIGN_OR_RETURN(const Config config, LoadCommandConfig(common));
   const ApiClient client(config.listen.http.ToString());
   EPIC_ASSIGN_OR_RETURN(std::vector<std::string> ids, CompileFiles(console, client, flags.files));
-  ids.insert(ids.begin(), flags.contexts.begin(), flags.contexts.end());
+  for (size_t i = 0; i < flags.contexts.size(); ++i) {
+    EPIC_ASSIGN_OR_RETURN(std::string id, client.ContextId(flags.contexts[i]));
+    ids.insert(ids.begin() + static_cast<ptrdiff_t>(i), std::move(id));
+  }
   std::string question = flags.question;
   if (question == "-") {
+    if (isatty(STDIN_FILENO) != 0) *console.err << "type the question, then Ctrl-D\n";
     EPIC_ASSIGN_OR_RETURN(question, ReadText("-", *console.in));
   }
   const auto print = [&](std::string_view text) {
@@ -104,9 +110,9 @@ void AddChatCommand(CLI::App* app, CommonFlags* common, Action* chosen) {
   const auto flags = std::make_shared<ChatFlags>();
   AddServerFlag(chat, common);
   chat->add_option("QUESTION", flags->question, "The question; - (the default) reads standard input");
-  chat->add_option("--context,-c", flags->contexts,
-                   "A Cache ID, in the order of the prompt; may be repeated");
-  chat->add_option("--file,-f", flags->files, "A text file to compile and use; may be repeated");
+  AddRepeatedOption(chat, "--context,-c", &flags->contexts,
+                    "A Cache ID or a context's name, in the order of the prompt");
+  AddRepeatedOption(chat, "--file,-f", &flags->files, "A text file to compile and use");
   chat->add_option("--system", flags->system, "System message");
   chat->add_option("--strategy", flags->strategy, "full, prefix, naive, legolink-K; default: the server's");
   chat->add_option("--model", flags->model, "The model, when several are served");

@@ -25,6 +25,11 @@ void AddSettingFlag(CLI::App* app, CommonFlags* common, const std::string& flag,
       help);
 }
 
+CLI::Option* AddRepeatedOption(CLI::App* app, const std::string& flag, std::vector<std::string>* values,
+                               const std::string& help) {
+  return app->add_option(flag, *values, help + "; may be repeated")->allow_extra_args(false);
+}
+
 void AddServerFlag(CLI::App* app, CommonFlags* common) {
   AddSettingFlag(app, common, "--http", "listen.http", "HOST:PORT of the server's HTTP door");
 }

@@ -17,6 +17,7 @@
 
 namespace CLI {
 class App;
+class Option;
 }  // namespace CLI
 
 namespace epic {
@@ -45,8 +46,10 @@ void AddChatCommand(CLI::App* app, CommonFlags* common, Action* chosen);
 void AddDemoCommand(CLI::App* app, CommonFlags* common, Action* chosen);
 void AddStatusCommand(CLI::App* app, CommonFlags* common, Action* chosen);
 void AddConfigCommands(CLI::App* app, CommonFlags* common, Action* chosen);
-void AddVersionCommand(CLI::App* app, CommonFlags* common, Action* chosen);
 
+// Adds an option that takes one value each time it is given, so that what follows it is not taken too.
+CLI::Option* AddRepeatedOption(CLI::App* app, const std::string& flag, std::vector<std::string>* values,
+                               const std::string& help);
 // Adds --http HOST:PORT, the server to talk to (default: the setting listen.http).
 void AddServerFlag(CLI::App* app, CommonFlags* common);
 // Adds a flag that sets the setting `name`.

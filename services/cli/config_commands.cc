@@ -1,4 +1,4 @@
-// `epic config check|show` and `epic version`.
+// `epic config check|show`.
 #include <memory>
 
 #include <CLI/App.hpp>
@@ -6,7 +6,6 @@
 #include <CLI/Formatter.hpp>
 #include <nlohmann/json.hpp>
 
-#include "common/base/version.h"
 #include "common/config/config_show.h"
 #include "common/status/status_macros.h"
 #include "services/cli/command.h"
@@ -34,15 +33,10 @@ absl::Status Check(const Console& console, const CommonFlags& common) {
 absl::Status Show(const Console& console, const CommonFlags& common) {
   EPIC_ASSIGN_OR_RETURN(const Config config, LoadCommandConfig(common));
   if (!common.json) PrintWarnings(console, config);
-  *console.out << (common.json ? ShowConfigJson(config) : ShowConfigYaml(config));
-  return absl::OkStatus();
-}
-
-absl::Status Version(const Console& console, const CommonFlags& common) {
   if (common.json) {
-    *console.out << json{{"version", kVersion}, {"commit", kCommit}}.dump(2) << '\n';
+    *console.out << ShowConfigJson(config) << '\n';
   } else {
-    *console.out << "epic " << kVersion << " (" << kCommit << ")\n";
+    *console.out << ShowConfigYaml(config);
   }
   return absl::OkStatus();
 }
@@ -60,10 +54,6 @@ void AddConfigCommands(CLI::App* app, CommonFlags* common, Action* chosen) {
   config->require_subcommand(1);
   Add(config, chosen, "check", "Read every source of settings and name every problem", Check);
   Add(config, chosen, "show", "Print the settings in effect and where each came from", Show);
-}
-
-void AddVersionCommand(CLI::App* app, CommonFlags* common, Action* chosen) {
-  Add(app, chosen, "version", "Print the version and what the CPU offers", Version);
 }
 
 }  // namespace epic

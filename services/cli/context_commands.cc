@@ -66,7 +66,7 @@ absl::Status Create(const Console& console, const CommonFlags& common, const Con
     if (!flags.pin.empty()) body["pin"] = flags.pin;
     if (!flags.tags.empty()) body["tags"] = flags.tags;
     if (flags.ttl.has_value()) body["ttl"] = *flags.ttl;
-    *console.err << "compiling " << input << " …" << std::flush;
+    *console.err << "compiling " << InputName(input) << " …" << std::flush;
     bool created = false;
     absl::StatusOr<json> record = client.CreateContext(body, &created);
     *console.err << (record.ok() ? (created ? " done\n" : " known already\n") : " failed\n");
@@ -80,7 +80,8 @@ absl::Status Create(const Console& console, const CommonFlags& common, const Con
 absl::Status Get(const Console& console, const CommonFlags& common, const ContextFlags& flags) {
   EPIC_ASSIGN_OR_RETURN(const ApiClient client, Client(common));
   std::vector<json> records;
-  for (const std::string& id : flags.inputs) {
+  for (const std::string& input : flags.inputs) {
+    EPIC_ASSIGN_OR_RETURN(const std::string id, client.ContextId(input));
     EPIC_ASSIGN_OR_RETURN(json record, client.Call("GET", "/v1/contexts/" + UrlEncode(id)));
     records.push_back(std::move(record));
   }
@@ -101,7 +102,9 @@ absl::Status List(const Console& console, const CommonFlags& common, const Conte
     *console.out << page.dump(2) << '\n';
     return absl::OkStatus();
   }
-  for (const json& record : page.value("data", json::array())) PrintRow(*console.out, record);
+  const json records = page.value("data", json::array());
+  if (records.empty()) *console.err << "there are none; `epic context create FILE` makes one\n";
+  for (const json& record : records) PrintRow(*console.out, record);
   if (page.value("has_more", false)) *console.err << "more: raise --limit\n";
   return absl::OkStatus();
 }
@@ -109,7 +112,8 @@ absl::Status List(const Console& console, const CommonFlags& common, const Conte
 absl::Status Delete(const Console& console, const CommonFlags& common, const ContextFlags& flags) {
   EPIC_ASSIGN_OR_RETURN(const ApiClient client, Client(common));
   json results = json::array();
-  for (const std::string& id : flags.inputs) {
+  for (const std::string& input : flags.inputs) {
+    EPIC_ASSIGN_OR_RETURN(const std::string id, client.ContextId(input));
     EPIC_ASSIGN_OR_RETURN(json result, client.Call("DELETE", "/v1/contexts/" + UrlEncode(id)));
     if (!common.json) *console.out << id << "  deleted\n";
     results.push_back(std::move(result));
@@ -144,12 +148,12 @@ void AddContextCommands(CLI::App* app, CommonFlags* common, Action* chosen) {
   create->add_option("FILE", flags->inputs, "Text files; - is standard input")->required();
   create->add_option("--model", flags->model, "The model, when several are served");
   create->add_option("--name", flags->name, "A name of its own, for use in place of the Cache ID");
-  create->add_option("--tag", flags->tags, "A tag; may be repeated");
+  AddRepeatedOption(create, "--tag", &flags->tags, "A tag");
   create->add_option("--ttl", flags->ttl, "Seconds until it expires");
   create->add_option("--pin", flags->pin, "none, soft or hard");
 
   CLI::App* get = AddOne(context, common, chosen, "get", "Show contexts", flags, Get);
-  get->add_option("ID", flags->inputs, "Cache IDs")->required();
+  get->add_option("ID", flags->inputs, "Cache IDs or names")->required();
 
   CLI::App* list = AddOne(context, common, chosen, "list", "List contexts, the newest first", flags, List);
   list->add_option("--limit", flags->limit, "How many, 1 to 1000");
@@ -160,7 +164,7 @@ void AddContextCommands(CLI::App* app, CommonFlags* common, Action* chosen) {
 
   CLI::App* erase =
       AddOne(context, common, chosen, "delete", "Delete contexts; running readers finish", flags, Delete);
-  erase->add_option("ID", flags->inputs, "Cache IDs")->required();
+  erase->add_option("ID", flags->inputs, "Cache IDs or names")->required();
 }
 
 }  // namespace epic

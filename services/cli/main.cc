@@ -23,16 +23,22 @@ int Run(int argc, char** argv) {
   epic::Action chosen;
   app.add_flag("--json", common.json, "One JSON document on stdout, all else on stderr");
   app.add_option("--config", common.config_file, "A YAML file of settings");
-  app.add_option("--set", common.sets, "A setting, as name=value; may be repeated");
+  epic::AddRepeatedOption(&app, "--set", &common.sets, "A setting, as name=value");
   epic::AddServeCommand(&app, &common, &chosen);
   epic::AddContextCommands(&app, &common, &chosen);
   epic::AddChatCommand(&app, &common, &chosen);
   epic::AddDemoCommand(&app, &common, &chosen);
   epic::AddStatusCommand(&app, &common, &chosen);
   epic::AddConfigCommands(&app, &common, &chosen);
-  epic::AddVersionCommand(&app, &common, &chosen);
+  epic::AddVersionCommand(&app, &chosen);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RequiredError& error) {
+    // Without a subcommand, what was left over is a word that is none.
+    const std::vector<std::string> left = app.remaining(/*recurse=*/true);
+    if (left.empty()) return app.exit(error) == 0 ? 0 : kUsage;
+    std::cerr << "epic: there is no command '" << left.front() << "'; --help lists those that there are\n";
+    return kUsage;
   } catch (const CLI::ParseError& error) {
     const int code = app.exit(error);
     return code == 0 ? 0 : kUsage;

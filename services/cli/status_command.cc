@@ -37,6 +37,8 @@ absl::Status Status(const Console& console, const CommonFlags& common) {
   const std::string admin = config.listen.admin.ToString();
   if (auto requests = ApiClient(admin).Call("GET", "/debug/requests"); requests.ok())
     report["requests"] = *requests;
+  else
+    *console.err << "requests are not shown: " << requests.status().message() << " (admin door: --admin)\n";
   if (common.json) {
     *console.out << report.dump(2) << '\n';
     return absl::OkStatus();

@@ -81,8 +81,10 @@ size_t FirstInvalidUtf8(std::string_view text) {
   return std::string_view::npos;
 }
 
+std::string InputName(const std::string& path) { return path == "-" ? "standard input" : path; }
+
 absl::StatusOr<std::string> ReadText(const std::string& path, std::istream& standard_input) {
-  const std::string name = path == "-" ? "standard input" : path;
+  const std::string name = InputName(path);
   std::string text;
   if (path == "-") {
     EPIC_ASSIGN_OR_RETURN(text, ReadStream(standard_input, name));

@@ -14,6 +14,9 @@ namespace epic {
 
 constexpr size_t kMaxInputBytes = 64u << 20;
 
+// What to call an input in messages: its path, or "standard input" for "-".
+std::string InputName(const std::string& path);
+
 // The text of the file, or of `standard_input` for "-".
 // Errors: NotFound, or InvalidArgument for a folder, a text that is empty, too long, or not UTF-8 (with the
 // place).

@@ -69,6 +69,12 @@ std::string TokenText(const TokenizerSpec& spec, std::optional<uint32_t> id) {
 }  // namespace
 
 absl::StatusOr<NodeParts> LoadParts(const Config& config, const Clock* clock, PackProgress* progress) {
+  std::error_code error;
+  if (!std::filesystem::exists(config.model.path, error)) {
+    return absl::NotFoundError(
+        "there is no model at " + config.model.path +
+        "; name one with --model, or fetch the default one with deploy/fetch_model.sh");
+  }
   EPIC_ASSIGN_OR_RETURN(const std::shared_ptr<const Model> model, Model::Load(config.model.path));
   const TokenizerSpec& spec = model->tokenizer_spec();
   NodeParts parts;

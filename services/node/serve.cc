@@ -10,6 +10,7 @@
 #include "common/log/log.h"
 #include "common/metrics/metrics.h"
 #include "common/status/status_macros.h"
+#include "kernels/api/dispatch.h"
 #include "services/node/node.h"
 #include "services/node/node_admin.h"
 #include "services/router/http/http_server.h"
@@ -113,22 +114,31 @@ RpcObserver ObserveCalls(const Logger& log, Metrics* metrics) {
   };
 }
 
+// Tells which door an error is about, by the flag that moves it.
+template <typename T>
+absl::StatusOr<T> Named(const char* flag, absl::StatusOr<T> door) {
+  if (door.ok()) return door;
+  return absl::Status(door.status().code(), std::string(flag) + ": " + std::string(door.status().message()));
+}
+
 // The doors of one node, opened together and closed in the right order.
 class Doors {
  public:
   absl::Status Open(const Config& config, Node* node, const Logger& log, Metrics* metrics, uint64_t seed) {
     Clock* clock = SystemClock::Get();
     const Apis apis = node->apis();
-    EPIC_ASSIGN_OR_RETURN(http_, HttpServer::Start(HttpOptionsOf(config, HttpDoor::kPublic), apis, clock,
-                                                   seed, Observe(log, metrics)));
-    EPIC_ASSIGN_OR_RETURN(admin_,
-                          HttpServer::Start(HttpOptionsOf(config, HttpDoor::kAdmin), apis, clock, seed + 1));
+    EPIC_ASSIGN_OR_RETURN(
+        http_, Named("--http", HttpServer::Start(HttpOptionsOf(config, HttpDoor::kPublic), apis, clock, seed,
+                                                 Observe(log, metrics))));
+    EPIC_ASSIGN_OR_RETURN(admin_, Named("--admin", HttpServer::Start(HttpOptionsOf(config, HttpDoor::kAdmin),
+                                                                     apis, clock, seed + 1)));
     GrpcDoorOptions grpc;
     grpc.address = config.listen.grpc.ToString();
     grpc.max_message_bytes = static_cast<size_t>(config.limits.body_bytes);
     grpc.max_stream_buffer_bytes = static_cast<size_t>(config.limits.stream_buffer_bytes);
     grpc.drain_ms = config.deadlines.drain_ms;
-    EPIC_ASSIGN_OR_RETURN(grpc_, GrpcDoor::Start(grpc, apis, clock, ObserveCalls(log, metrics)));
+    EPIC_ASSIGN_OR_RETURN(grpc_,
+                          Named("--grpc", GrpcDoor::Start(grpc, apis, clock, ObserveCalls(log, metrics))));
     EPIC_RETURN_IF_ERROR(OpenAdminGrpc(config, node, log));
     collector_ = metrics->AddCollector([this, metrics] {
       metrics->GetGauge(MetricId::kHttpConnections, {"public"})
@@ -169,8 +179,9 @@ class Doors {
     });
     AdminDoorOptions options;
     options.address = config.listen.admin_grpc.ToString();
-    EPIC_ASSIGN_OR_RETURN(admin_grpc_,
-                          AdminDoor::Start(options, node_admin_.get(), SystemClock::Get(), LogCalls(log)));
+    EPIC_ASSIGN_OR_RETURN(
+        admin_grpc_, Named("--admin-grpc",
+                           AdminDoor::Start(options, node_admin_.get(), SystemClock::Get(), LogCalls(log))));
     return absl::OkStatus();
   }
 
@@ -189,6 +200,8 @@ LogOptions LogOptionsOf(const Config& config) {
 }
 
 }  // namespace
+
+std::string CpuInUse() { return DescribeCpu(); }
 
 absl::Status Serve(const Config& config, const ServeHooks& hooks) {
   const StopSignals signals;
@@ -217,7 +230,8 @@ absl::Status Serve(const Config& config, const ServeHooks& hooks) {
                        {"http", addresses.http},
                        {"grpc", addresses.grpc},
                        {"admin", addresses.admin},
-                       {"admin_grpc", addresses.admin_grpc}});
+                       {"admin_grpc", addresses.admin_grpc},
+                       {"cpu", CpuInUse()}});
   if (hooks.ready) hooks.ready(addresses);
   signals.Wait();
   log.Info("stopping; running requests may end", {{"drain_ms", config.deadlines.drain_ms}});

@@ -31,6 +31,9 @@ struct ServeHooks {
 // is taken.
 absl::Status Serve(const Config& config, const ServeHooks& hooks);
 
+// What products are computed with on this CPU, such as "AVX-512 bf16".
+std::string CpuInUse();
+
 }  // namespace epic
 
 #endif  // EPIC_SERVICES_NODE_SERVE_H_

@@ -248,8 +248,9 @@ absl::StatusOr<std::unique_ptr<TableStore>> OpenRocksDbTables(const RocksDbOptio
   std::error_code error;
   fs::create_directories(options.dir, error);
   if (error) {
-    return absl::PermissionDeniedError(
-        ToAbsl("cannot make the data directory " + options.dir + ": " + error.message()));
+    return absl::PermissionDeniedError(ToAbsl("cannot make the data directory " + options.dir + ": " +
+                                              error.message() +
+                                              "; choose one that you may write (--data-dir)"));
   }
   EPIC_ASSIGN_OR_RETURN(DirLock lock, DirLock::Take(options.dir));
   std::vector<rocksdb::ColumnFamilyDescriptor> descriptors;
