@@ -114,6 +114,19 @@ TEST_F(EmbeddedStoreTest, DeletionSurvivesARestartAndFreesTheDisk) {
   EXPECT_EQ(CodeOf(store->GetContext(kTenant, ids[0]).status()), ErrorCode::kContextDeleted);
 }
 
+TEST_F(EmbeddedStoreTest, AFewRecordsTakeLittleOfTheDisk) {
+  { ASSERT_OK(Open()->CreateContext(ContextOf(1, 100))); }
+  const auto store = Open();
+  ASSERT_OK(store->CreateContext(ContextOf(2, 100)));
+  uint64_t allocated = 0;
+  for (const auto& entry : fs::directory_iterator(Options().dir + "/rocksdb")) {
+    struct stat info = {};
+    ASSERT_EQ(stat(entry.path().c_str(), &info), 0);
+    allocated += static_cast<uint64_t>(info.st_blocks) * 512;
+  }
+  EXPECT_LT(allocated, 4u << 20);
+}
+
 TEST_F(EmbeddedStoreTest, ASecondStoreOnTheDirectoryIsRefused) {
   const auto store = Open();
   EXPECT_THAT(EmbeddedStore::Open(Options()),

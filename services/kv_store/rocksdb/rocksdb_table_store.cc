@@ -51,6 +51,7 @@ rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
   options.max_open_files = 256;
   options.max_background_jobs = 2;
   options.max_total_wal_size = 64 * kMiB;
+  options.allow_fallocate = false;  // else each log takes 64 MiB of the disk at once
   options.keep_log_file_num = 2;
   options.info_log_level = rocksdb::InfoLogLevel::WARN_LEVEL;
   options.listeners.push_back(std::make_shared<NoAutoRecovery>());
