@@ -102,7 +102,7 @@ std::vector<MetricDescriptor> MakeTable() {
        "KV objects asked from the store: found, or the cause of the miss",
        {{"result",
          {"hit", "never_stored", "evicted", "deleted", "layout_mismatch", "checksum", "io_error",
-          "old_format"}}}},
+          "old_format", "no_memory"}}}},
       {Id::kStoreContexts, "epic_store_contexts", kGauge, "contexts", "Context records"},
       {Id::kStoreObjectsInMemory, "epic_store_objects_in_memory", kGauge, "objects", "KV objects in memory"},
       {Id::kStoreMemoryBytes, "epic_store_memory_bytes", kGauge, "bytes", "Memory that KV objects take"},

@@ -1,10 +1,22 @@
 #include "services/link_worker/core/link_service.h"
 
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "services/link_worker/core/link_call.h"
 
 namespace epic {
+
+namespace {
+
+// Labels of epic_object_lookups_total: found, then the causes of a miss in the order of MissCause.
+constexpr std::array<std::string_view, 9> kLookupResults = {"hit",      "never_stored",    "evicted",
+                                                            "deleted",  "layout_mismatch", "checksum",
+                                                            "io_error", "old_format",      "no_memory"};
+static_assert(kLookupResults.size() == 2 + static_cast<size_t>(MissCause::kNoMemory));
+
+}  // namespace
 
 std::vector<TokenId> EndTokens(const Tokenizer& tokenizer) {
   std::vector<TokenId> ends;
@@ -24,8 +36,7 @@ LinkService::Shared::Shared(const HeadLimits& limits, const ServedModel* model, 
       heads(limits, model->identity, model->alias, store) {
   if (metrics == nullptr) return;
   series.emplace(Series{metrics->GetHistogram(MetricId::kInterTokenLatencySeconds), {}});
-  for (const std::string_view result : {"hit", "never_stored", "evicted", "deleted", "layout_mismatch",
-                                        "checksum", "io_error", "old_format"}) {
+  for (const std::string_view result : kLookupResults) {
     series->lookups.push_back(metrics->GetCounter(MetricId::kObjectLookupsTotal, {result}));
   }
 }
@@ -34,7 +45,7 @@ void LinkService::Shared::CountLookup(const AcquireResult& result) {
   if (result.object != nullptr) ++objects_found;
   if (!series.has_value()) return;
   const size_t index = result.object != nullptr ? 0 : 1 + static_cast<size_t>(result.cause);
-  if (index < series->lookups.size()) series->lookups[index].Add();
+  series->lookups[index].Add();
 }
 
 LinkService::LinkService(const HeadLimits& limits, const ServedModel* model, KvStore* store,
