@@ -46,7 +46,7 @@ void LinkCallImpl::Start() {
     pieces_.resize(job_.pieces.size());
   }
   if (reads_objects_) {
-    if (const absl::Status status = LeaseAll(); !status.ok()) return End(status);
+    if (const absl::Status status = LeaseAll(); !status.ok()) return EndFrom(Phase::kFetch, status);
   }
   PieceDone();
 }
@@ -66,6 +66,7 @@ absl::Status LinkCallImpl::LeaseAll() {
     const auto [found, is_first] = first_of.emplace(key, i);
     {
       MutexLock lock(&mu_);
+      if (phase_ != Phase::kFetch) return absl::CancelledError("the request was cancelled");
       pieces_[i].key = key;
       if (!is_first) pieces_[i].same = found->second;
     }
@@ -140,7 +141,7 @@ absl::Status LinkCallImpl::CompileMissing(size_t index) {
 
 void LinkCallImpl::OnCompiled(size_t index, absl::StatusOr<CompileOutcome> outcome) {
   const bool is_context = job_.pieces[index].kind == LinkPiece::Kind::kContext;
-  if (!outcome.ok() && is_context) return End(outcome.status());
+  if (!outcome.ok() && is_context) return EndFrom(Phase::kFetch, outcome.status());
   CacheId lost_head;
   {
     MutexLock lock(&mu_);
@@ -177,7 +178,7 @@ void LinkCallImpl::Submit() {
   for (uint32_t i = 0; i < job_.choices; ++i) choices_.emplace_back(job_.stop);
   const absl::Status status = shared_->model->engine->SubmitLink(
       std::move(request), std::make_shared<EngineSink>(shared_from_this()));
-  if (!status.ok()) return End(status);
+  if (!status.ok()) return EndFrom(Phase::kEngine, status);
   Admit();
 }
 
@@ -307,24 +308,21 @@ void LinkCallImpl::OnEngineDone(const absl::Status& status) {
     timings_.decode_ns = now_ns - first_token_ns_;
   }
   // The engine may have ended every choice before it saw the cancellation.
-  End(reader_gone_ && status.ok() ? absl::CancelledError("the reader is gone") : status);
+  EndFrom(Phase::kEngine, reader_gone_ && status.ok() ? absl::CancelledError("the reader is gone") : status);
 }
 
 void LinkCallImpl::Cancel() {
+  // From phase kEngine on the engine sees the token and ends the call within a step.
   cancel_.Cancel();
-  {
-    MutexLock lock(&mu_);
-    if (phase_ != Phase::kFetch) return;  // over, or the engine ends it within a step
-  }
-  End(absl::CancelledError("the request was cancelled"));
+  EndFrom(Phase::kFetch, absl::CancelledError("the request was cancelled"));
 }
 
-void LinkCallImpl::End(const absl::Status& status) {
+void LinkCallImpl::EndFrom(Phase phase, const absl::Status& status) {
   std::set<CompileTicket> tickets;
   std::vector<PieceState> leases;  // freed before the report
   {
     MutexLock lock(&mu_);
-    if (phase_ == Phase::kOver) return;
+    if (phase_ != phase) return;
     phase_ = Phase::kOver;
     tickets.swap(tickets_);
     leases.swap(pieces_);

@@ -59,8 +59,9 @@ class LinkCallImpl final : public LinkCall, public std::enable_shared_from_this<
   void OnEngineDone(const absl::Status& status);
   std::optional<LinkLogprob> LogprobOf(const GeneratedToken& token) const;
   bool Deliver(uint32_t choice, ChoiceText::Piece piece);
-  // --- the end, from any phase
-  void End(const absl::Status& status);
+  // --- the end
+  // Ends the call if it is in `phase`: two threads may want to end it, or one to end what the other submits.
+  void EndFrom(Phase phase, const absl::Status& status);
 
   const std::shared_ptr<LinkService::Shared> shared_;
   const std::shared_ptr<LinkEvents> events_;
