@@ -151,5 +151,5 @@ step "done"
 if [ "$keep" = true ]; then
   echo "The server runs (process $(cat "$state/server.pid")); stop it with: kill $(cat "$state/server.pid")"
 else
-  echo "The server is stopped now; deploy/quickstart.sh --serve leaves it running."
+  echo "The server is stopped now. For the curl lines start it again: deploy/quickstart.sh --serve leaves it running."
 fi

@@ -117,11 +117,14 @@ std::vector<std::string> SplitIntoChunks(std::string_view text, size_t max_bytes
 }
 
 std::vector<TextChunk> PickRelevant(std::vector<TextChunk> chunks, std::string_view question, size_t count) {
+  std::set<std::string> seen;
+  std::erase_if(chunks, [&](const TextChunk& chunk) { return !seen.insert(chunk.text).second; });
   if (chunks.size() <= count) return chunks;
   std::vector<std::set<std::string>> words;
   std::map<std::string, size_t> chunks_with;
   for (const TextChunk& chunk : chunks) {
-    words.push_back(WordsOf(chunk.text));
+    // The name of its file says what a chunk is about as well.
+    words.push_back(WordsOf(std::filesystem::path(chunk.source).filename().string() + ' ' + chunk.text));
     for (const std::string& word : words.back()) ++chunks_with[word];
   }
   std::vector<double> score(chunks.size(), 0);

@@ -34,7 +34,8 @@ struct TextChunk {
 // and nothing but white space at the borders is dropped. REQUIRES: max_bytes >= 64.
 std::vector<std::string> SplitIntoChunks(std::string_view text, size_t max_bytes);
 
-// The `count` chunks that share the most rare words with the question, in their original order.
+// The `count` chunks that, with the names of their files, share the most rare words with the question, in
+// their original order; of equal texts the first.
 std::vector<TextChunk> PickRelevant(std::vector<TextChunk> chunks, std::string_view question, size_t count);
 
 }  // namespace epic

@@ -75,5 +75,16 @@ TEST(TextInputTest, TheChunksThatShareRareWordsArePicked) {
   EXPECT_EQ(PickRelevant(picked, "x", 5).size(), 2u);
 }
 
+TEST(TextInputTest, TheFileNameCountsAndEqualTextsCountOnce) {
+  const std::vector<TextChunk> chunks = {
+      {"/a/GPL-2", "give copies of the work"},     {"/a/Apache-2.0", "give a copy of it"},
+      {"/a/LGPL-2", "give copies of the work"},    {"/a/Artistic", "give notice with copies"},
+      {"/a/BSD", "redistribution in binary form"}, {"/a/MPL", "the larger work"}};
+  const auto picked = PickRelevant(chunks, "Which copies under the Apache License?", 1);
+  ASSERT_EQ(picked.size(), 1u);
+  EXPECT_EQ(picked[0].source, "/a/Apache-2.0");
+  EXPECT_EQ(PickRelevant(chunks, "copies", 9).size(), 5u) << "an equal text is used once";
+}
+
 }  // namespace
 }  // namespace epic
