@@ -47,9 +47,10 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   }
   google::rpc::Status details;
   details.set_code(static_cast<int>(info.status_code));
-  details.set_message(MessageOf(status));
+  details.set_message(PublicMessageOf(status));
   details.add_details()->PackFrom(detail);
-  return {static_cast<grpc::StatusCode>(info.status_code), MessageOf(status), details.SerializeAsString()};
+  return {static_cast<grpc::StatusCode>(info.status_code), PublicMessageOf(status),
+          details.SerializeAsString()};
 }
 
 absl::Status FromGrpcStatus(const grpc::Status& status) {

@@ -127,6 +127,16 @@ std::optional<int64_t> RetryAfterMsOf(const absl::Status& status) {
   return std::stoll(std::string(*payload));
 }
 
+bool IsUnexpected(const absl::Status& status) {
+  return CodeOf(status) == ErrorCode::kInternal && !status.GetPayload(kCodeUrl).has_value();
+}
+
+std::string PublicMessageOf(const absl::Status& status) {
+  if (IsUnexpected(status))
+    return "an unexpected error on the server; its log has the cause under this request's id";
+  return MessageOf(status);
+}
+
 std::string MessageOf(const absl::Status& status) { return std::string(ToStd(status.message())); }
 
 }  // namespace epic

@@ -75,8 +75,14 @@ ErrorCode CodeOf(const absl::Status& status);
 // The field at fault; empty when none is named.
 std::string ParamOf(const absl::Status& status);
 std::optional<int64_t> RetryAfterMsOf(const absl::Status& status);
-// The message as a std string.
+// The message as a std string, for our own log.
 std::string MessageOf(const absl::Status& status);
+// True for a status that no code of ours made and that maps to kInternal: its text was not written for
+// clients and may name paths of this machine. REQUIRES: !status.ok().
+bool IsUnexpected(const absl::Status& status);
+// The message that a client may read: the status's own, or a fixed one where IsUnexpected. The door logs the
+// original beside the request id. REQUIRES: !status.ok().
+std::string PublicMessageOf(const absl::Status& status);
 
 }  // namespace epic
 

@@ -27,6 +27,17 @@ TEST(ErrorTest, ForeignStatusesMapByTheirCode) {
   EXPECT_EQ(CodeOf(absl::UnknownError("")), ErrorCode::kInternal);
 }
 
+TEST(ErrorTest, ClientsReadOnlyWhatWasWrittenForThem) {
+  const absl::Status foreign = absl::UnknownError("IO error: /var/lib/epic/000042.sst: Permission denied");
+  EXPECT_TRUE(IsUnexpected(foreign));
+  EXPECT_EQ(PublicMessageOf(foreign).find("/var"), std::string::npos);
+  EXPECT_EQ(MessageOf(foreign), "IO error: /var/lib/epic/000042.sst: Permission denied");
+  const absl::Status ours = Error(ErrorCode::kInternal, "the logits are not finite");
+  EXPECT_FALSE(IsUnexpected(ours));
+  EXPECT_EQ(PublicMessageOf(ours), "the logits are not finite");
+  EXPECT_EQ(PublicMessageOf(absl::InvalidArgumentError("n is 0")), "n is 0");
+}
+
 TEST(ErrorTest, RetryAdviceIsKept) {
   const absl::Status status = RetryLater(ErrorCode::kQueueFull, "queue is full", 1500);
   EXPECT_EQ(RetryAfterMsOf(status), 1500);

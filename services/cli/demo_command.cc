@@ -38,7 +38,7 @@ struct DemoFlags {
   size_t contexts = 8;
   size_t chunk_bytes = 2200;  // about 512 tokens of English
   int64_t max_tokens = 48;
-  int repeat = 3;
+  int repeat = 1;
 };
 
 struct Compiled {
@@ -168,10 +168,11 @@ void PrintReport(const Console& console, const DemoFlags& flags, const Side& ful
   std::ostream& out = *console.out;
   PrintSide(out, "every row computed", full);
   PrintSide(out, "linked by " + flags.strategy, linked);
-  out << "\nTTFT ratio " << std::setprecision(1) << Median(full.ttft_ms) / Median(linked.ttft_ms)
-      << "x (median of " << flags.repeat << ", interleaved); rows computed "
-      << linked.last.recomputed_tokens + linked.last.fresh_tokens << " of " << linked.last.prompt_tokens
-      << '\n';
+  out << "\nTTFT ratio " << std::setprecision(1) << Median(full.ttft_ms) / Median(linked.ttft_ms) << "x ("
+      << flags.repeat
+      << (flags.repeat == 1 ? " round; --repeat 5 gives medians" : " rounds, medians, interleaved")
+      << "); rows computed " << linked.last.recomputed_tokens + linked.last.fresh_tokens << " of "
+      << linked.last.prompt_tokens << '\n';
   if (quality.is_object()) {
     out << std::setprecision(3) << "quality over the " << quality.value("tokens", 0)
         << " tokens of the full answer: KL " << quality.value("kl_mean", 0.0) << " nats (median "
@@ -240,7 +241,7 @@ void AddDemoCommand(CLI::App* app, CommonFlags* common, Action* chosen) {
   demo->add_option("--contexts", flags->contexts, "How many chunks the question gets");
   demo->add_option("--chunk-bytes", flags->chunk_bytes, "Longest chunk, in bytes");
   demo->add_option("--max-tokens", flags->max_tokens, "Longest answer, in tokens");
-  demo->add_option("--repeat", flags->repeat, "Rounds of asking; the medians are shown");
+  demo->add_option("--repeat", flags->repeat, "Rounds of asking each way in turn; the medians are shown");
   demo->callback([chosen, flags] {
     *chosen = [flags](const Console& console, const CommonFlags& common) {
       return Demo(console, common, *flags);

@@ -82,10 +82,18 @@ HttpOptions HttpOptionsOf(const Config& config, HttpDoor door) {
   return options;
 }
 
+// Clients are told of an unexpected error, but not what it was: that stands here.
+void LogCause(const Logger& log, std::string_view call, const std::string& request_id,
+              const std::string& cause) {
+  if (cause.empty()) return;
+  log.Error("request failed unexpectedly", {{"call", call}, {"request_id", request_id}, {"cause", cause}});
+}
+
 // Counts a request and writes its line. No text of users comes here.
 HttpObserver Observe(const Logger& log, Metrics* metrics) {
   return [log, metrics](const HttpEvent& event) {
     metrics->GetCounter(MetricId::kRequestsTotal, {"http", event.code}).Add();
+    LogCause(log, event.call, event.request_id, event.cause);
     log.Debug("request ends", {{"call", event.call},
                                {"status", event.status},
                                {"code", event.code},
@@ -99,6 +107,7 @@ HttpObserver Observe(const Logger& log, Metrics* metrics) {
 // Writes the line of a gRPC call.
 RpcObserver LogCalls(const Logger& log) {
   return [log](const RpcEvent& event) {
+    LogCause(log, event.call, event.request_id, event.cause);
     log.Debug("call ends", {{"call", event.call},
                             {"code", event.code},
                             {"request_id", event.request_id},

@@ -87,7 +87,8 @@ void StreamChatSink::OnDone(const absl::Status& status, const ChatUsage& usage, 
     if (options_.include_usage) Send(PrintUsageChunk(*start_, usage, timings));
   }
   exchange_->Write("data: [DONE]\n\n");
-  exchange_->EndStream(status.ok() ? std::string_view("ok") : InfoOf(CodeOf(status)).name);
+  if (status.ok()) return exchange_->EndStream();
+  exchange_->EndStream(InfoOf(CodeOf(status)).name, IsUnexpected(status) ? MessageOf(status) : std::string());
 }
 
 }  // namespace epic

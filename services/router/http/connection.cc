@@ -452,6 +452,7 @@ void HttpConnection::Report(int status, std::string_view code) {
   event.call = match_.ok() ? NameOf(match_->call) : "none";
   event.status = status;
   event.code = code;
+  event.cause = std::exchange(cause_, std::string());
   event.request_id = request_.request_id;
   event.traceparent = request_.traceparent;
   if (request_.received_steady_ns > 0) {
@@ -487,6 +488,7 @@ bool HttpConnection::AppendOutput() {
     head_sent_ = true;
     status_ = output.head->status;
     code_ = output.head->code;
+    cause_ = output.head->cause;
     streaming_ = output.streamed;
     if (streaming_) door_->streams.fetch_add(1);
     if (streaming_ && !http11_) keep_alive_ = false;
@@ -499,7 +501,10 @@ bool HttpConnection::AppendOutput() {
   if (!output.bytes.empty()) next_out_ += http11_ ? PrintChunk(output.bytes) : output.bytes;
   if (output.complete) {
     complete_ = true;
-    if (streaming_) code_ = output.code;
+    if (streaming_) {
+      code_ = output.code;
+      cause_ = output.cause;
+    }
     if (streaming_ && http11_) next_out_ += "0\r\n\r\n";
   }
   return true;

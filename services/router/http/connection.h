@@ -162,6 +162,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool complete_ = false;
   int status_ = 0;
   std::string_view code_ = "ok";
+  std::string cause_;
   uint64_t bytes_in_ = 0;
 
   // Writing.

@@ -27,7 +27,7 @@ std::string ErrorBody(const absl::Status& status) {
   const ErrorInfo& info = InfoOf(CodeOf(status));
   const std::string param = ParamOf(status);
   std::string out = R"({"error":{"message":)";
-  out += JsonString(MessageOf(status));
+  out += JsonString(PublicMessageOf(status));
   out += R"(,"type":)" + JsonString(info.type);
   out += R"(,"param":)" + (param.empty() ? std::string("null") : JsonString(param));
   out += R"(,"code":)" + JsonString(info.name) + "}}";
@@ -39,6 +39,7 @@ HttpAnswer ErrorAnswer(const absl::Status& status, int64_t retry_after_ms) {
   HttpAnswer answer;
   answer.status = info.http_status;
   answer.code = info.name;
+  if (IsUnexpected(status)) answer.cause = MessageOf(status);
   answer.body = ErrorBody(status);
   if (WantsRetryAfter(info)) {
     const int64_t ms = std::max<int64_t>(1, RetryAfterMsOf(status).value_or(retry_after_ms));

@@ -47,10 +47,11 @@ bool Exchange::Write(std::string_view bytes) {
   return true;
 }
 
-void Exchange::EndStream(std::string_view code) {
+void Exchange::EndStream(std::string_view code, std::string cause) {
   MutexLock lock(&mu_);
   if (!streamed_ || complete_) return;
   code_ = code;
+  cause_ = std::move(cause);
   complete_ = true;
   WakeLocked();
 }
@@ -65,6 +66,7 @@ Exchange::Output Exchange::Take() {
   output.complete = complete_;
   output.overflowed = overflowed_;
   output.code = code_;
+  output.cause = cause_;
   in_flight_bytes_ = output.bytes.size();
   return output;
 }

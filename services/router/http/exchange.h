@@ -38,7 +38,8 @@ class Exchange {
   // over then. REQUIRES: StartStream before, EndStream not before.
   bool Write(std::string_view bytes) ABSL_LOCKS_EXCLUDED(mu_);
   // `code`: ok, or the name of the error that ended it; a constant.
-  void EndStream(std::string_view code = "ok") ABSL_LOCKS_EXCLUDED(mu_);
+  // `cause`: of an unexpected error, for the log.
+  void EndStream(std::string_view code = "ok", std::string cause = {}) ABSL_LOCKS_EXCLUDED(mu_);
 
   // --- the connection's side
 
@@ -49,6 +50,7 @@ class Exchange {
     bool complete = false;  // nothing will follow
     bool overflowed = false;
     std::string_view code = "ok";  // of a stream that is complete
+    std::string cause;             // the same
   };
   // What came since the last call. The bytes of the call before are taken as sent.
   Output Take() ABSL_LOCKS_EXCLUDED(mu_);
@@ -74,6 +76,7 @@ class Exchange {
   bool streamed_ ABSL_GUARDED_BY(mu_) = false;
   bool complete_ ABSL_GUARDED_BY(mu_) = false;
   std::string_view code_ ABSL_GUARDED_BY(mu_) = "ok";
+  std::string cause_ ABSL_GUARDED_BY(mu_);
   bool overflowed_ ABSL_GUARDED_BY(mu_) = false;
   bool detached_ ABSL_GUARDED_BY(mu_) = false;
   std::string pending_ ABSL_GUARDED_BY(mu_);

@@ -14,6 +14,7 @@ struct HttpEvent {
   std::string_view call;         // create_context, chat, …; "none" when no route was found
   int status = 0;                // 499: the client went away first
   std::string_view code = "ok";  // ok, or the name of the error, also of one in a stream after its 200
+  std::string cause;             // of an unexpected error, for the log
   std::string request_id;
   std::string traceparent;  // empty: none
   int64_t duration_us = 0;

@@ -27,6 +27,7 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 struct HttpAnswer {
   int status = 200;
   std::string_view code = "ok";  // for the log and the metrics: ok, or the name of the error; a constant
+  std::string cause;             // of an unexpected error, for the log; never sent
   std::string content_type = "application/json";
   HttpHeaders headers;
   std::string body;

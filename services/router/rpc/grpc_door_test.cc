@@ -66,7 +66,7 @@ class Events {
   RpcObserver Observer() {
     return [this](const RpcEvent& event) {
       MutexLock lock(&mu_);
-      events_.push_back({event.call, event.code, event.request_id, event.duration_us});
+      events_.push_back(event);
       changed_.SignalAll();
     };
   }

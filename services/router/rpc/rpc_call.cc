@@ -23,15 +23,18 @@ void RpcCall::Cancel(bool by_client) {
 void RpcCall::SetOutcome(const absl::Status& status) {
   MutexLock lock(&mu_);
   outcome_ = status.ok() ? std::nullopt : std::optional<ErrorCode>(CodeOf(status));
+  cause_ = !status.ok() && IsUnexpected(status) ? MessageOf(status) : std::string();
 }
 
 void RpcCall::Report() {
   if (!parts_->observer) return;
   const int64_t now_ns = parts_->clock->SteadyNs();
   std::optional<ErrorCode> outcome;
+  RpcEvent event;
   {
     MutexLock lock(&mu_);
     outcome = outcome_;
+    event.cause = cause_;
     // gRPC calls a call off alike when the client is gone and when the deadline is over.
     if (cancelled_by_client_ && (!outcome.has_value() || outcome == ErrorCode::kClientGone)) {
       // The client's own timer may fire a little before ours: a deadline travels as a time left, rounded up.
@@ -41,7 +44,6 @@ void RpcCall::Report() {
       outcome = late ? ErrorCode::kDeadline : ErrorCode::kClientGone;
     }
   }
-  RpcEvent event;
   event.call = name_;
   if (outcome.has_value()) event.code = InfoOf(*outcome).name;
   event.request_id = scope_.request_id;

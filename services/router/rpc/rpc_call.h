@@ -54,6 +54,7 @@ class RpcCall {
 
   Mutex mu_;
   std::optional<ErrorCode> outcome_ ABSL_GUARDED_BY(mu_);  // nullopt: ok
+  std::string cause_ ABSL_GUARDED_BY(mu_);                 // of an unexpected error
   bool cancelled_by_client_ ABSL_GUARDED_BY(mu_) = false;
 };
 

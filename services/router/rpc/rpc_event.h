@@ -13,6 +13,7 @@ namespace epic {
 struct RpcEvent {
   std::string_view call;         // create_context, chat, …: the names of the HTTP door
   std::string_view code = "ok";  // ok, or the name of the error; client_gone: the answer did not reach it
+  std::string cause;             // of an unexpected error, for the log
   std::string request_id;
   int64_t duration_us = 0;  // until gRPC was done with the call
 };
