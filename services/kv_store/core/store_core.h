@@ -94,6 +94,7 @@ class StoreCore final : public KvStore {
 
   absl::StatusOr<std::vector<TokenId>> ReadTokens(const ContextKey& key);
   absl::Status CheckStoredTokens(const ContextKey& key, const NewContext& context, bool* rewrite);
+  void DeleteObjectRows(const ContextKey& key, WriteBatch* batch);
   absl::Status WritePlan(const ContextKey& key, const RecordPlan& plan, const std::vector<TokenId>* tokens,
                          Sync sync);
   absl::StatusOr<bool> RemoveContext(const ContextKey& key, RemovalCause cause);

@@ -108,17 +108,30 @@ absl::Status StoreCore::CheckStoredTokens(const ContextKey& key, const NewContex
   return absl::OkStatus();
 }
 
+// Every row of the context's objects, known or left by a write whose end was not seen, and the slabs of the
+// known.
+void StoreCore::DeleteObjectRows(const ContextKey& key, WriteBatch* batch) {
+  for (const auto& [object, copy] : objects_.DiskCopiesOf(key)) {
+    batch->DeleteRange(Table::kSlabs, SlabRowKey(copy.number, 0, 0), SlabEndKey(copy.number));
+  }
+  // The variant's digest of 32 bytes follows the context's key, whose length is fixed by its first bytes.
+  batch->DeleteRange(Table::kObjects, RowKey(key), RowKey(key) + std::string(33, '\xff'));
+}
+
 absl::Status StoreCore::WritePlan(const ContextKey& key, const RecordPlan& plan,
                                   const std::vector<TokenId>* tokens, Sync sync) {
   WriteBatch batch;
   batch.Put(Table::kRecords, RowKey(key), EncodeRecord(plan.record));
   if (tokens != nullptr) batch.Put(Table::kTokens, RowKey(key), EncodeTokens(*tokens));
   if (plan.created && records_.HasTombstone(key)) batch.Delete(Table::kTombstones, RowKey(key));
+  // A created context starts without objects, also over an expired one whose removal the disk refused.
+  if (plan.created) DeleteObjectRows(key, &batch);
   if (absl::Status status = tables_->Write(batch, sync); !status.ok()) {
     records_.Abandon(plan);
     return status;
   }
   records_.Apply(plan);
+  if (plan.created) objects_.RemoveContext(key);
   objects_.SetPin(key, PinOf(plan.record));
   return absl::OkStatus();
 }
@@ -200,10 +213,7 @@ absl::StatusOr<bool> StoreCore::RemoveContext(const ContextKey& key, RemovalCaus
   batch.Delete(Table::kRecords, RowKey(key));
   batch.Delete(Table::kTokens, RowKey(key));
   batch.Put(Table::kTombstones, RowKey(key), EncodeTombstone(*tombstone));
-  for (const auto& [object, copy] : objects_.DiskCopiesOf(key)) {
-    batch.Delete(Table::kObjects, RowKey(object));
-    batch.DeleteRange(Table::kSlabs, SlabRowKey(copy.number, 0, 0), SlabEndKey(copy.number));
-  }
+  DeleteObjectRows(key, &batch);
   EPIC_RETURN_IF_ERROR(tables_->Write(batch, Sync::kYes));
   records_.ApplyRemoval(key, *tombstone);
   objects_.RemoveContext(key);
