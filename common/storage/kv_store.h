@@ -97,6 +97,8 @@ class ObjectWriter {
   // Makes the object visible and returns it leased. Idempotent.
   // Errors: FailedPrecondition when a layer is missing; ResourceExhausted; NotFound when the context was
   // deleted.
+  // With durability `object` it also waits for the disk: if that fails the status says so, the object is
+  // served from memory all the same, and a further Commit tries the disk again.
   virtual absl::StatusOr<std::shared_ptr<const KvObject>> Commit() = 0;
 };
 

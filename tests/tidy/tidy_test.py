@@ -144,7 +144,7 @@ class WordTest(TreeTest):
         self.assert_clean({"kernels/x/a.cc": "#if HWY_ONCE\n#endif\n"})
         self.assert_clean({"a.cc": "static_assert(true);\n"})
         self.assert_clean({"a.cc": "void F() { hwy::SetTargetsFor" + "Test(0); }\n"})
-        self.assert_clean({"a.sh": "mktemp -d /tmp/epic_XX" + "XXXX\nls ../work/\n"})
+        self.assert_clean({"a.sh": "mktemp -d /tmp/epic_XX" + "XXXX\nls ../place/\n"})
 
 
 class SizeTest(TreeTest):
