@@ -77,6 +77,6 @@ step "test $preset"
 # Sanitizers: stop at the first report, and say where.
 export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=1:detect_stack_use_after_return=1}
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}
-export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}
+export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1:suppressions=\"$PWD/tests/sanitizers/tsan.supp\"}
 ctest --test-dir "$build" "${leave_out[@]}" "${select[@]}" -j "$(nproc)" --output-on-failure --no-tests=error
 step "done"
