@@ -7,9 +7,6 @@ namespace {
 
 constexpr size_t kRememberedCauses = 4096;
 
-// The smallest key of a context's objects.
-TenantObjectKey FirstOf(const ContextKey& key) { return {.context = key, .variant = {}}; }
-
 }  // namespace
 
 void ObjectTable::SetPin(const ContextKey& key, const PinState& pin) {
@@ -132,7 +129,7 @@ std::optional<DiskCopy> ObjectTable::DiskCopyOf(const TenantObjectKey& key) cons
 std::vector<std::pair<TenantObjectKey, DiskCopy>> ObjectTable::DiskCopiesOf(const ContextKey& key) const {
   MutexLock lock(&mu_);
   std::vector<std::pair<TenantObjectKey, DiskCopy>> copies;
-  for (auto entry = entries_.lower_bound(FirstOf(key)); entry != entries_.end(); ++entry) {
+  for (auto entry = entries_.lower_bound(key); entry != entries_.end(); ++entry) {
     if (entry->first.context != key) break;
     if (entry->second.disk.has_value()) copies.emplace_back(entry->first, *entry->second.disk);
   }
@@ -172,7 +169,7 @@ void ObjectTable::RemoveContext(const ContextKey& key) {
   std::vector<ObjectPtr> removed;
   MutexLock lock(&mu_);
   pins_.erase(key);
-  auto entry = entries_.lower_bound(FirstOf(key));
+  auto entry = entries_.lower_bound(key);
   while (entry != entries_.end() && entry->first.context == key) {
     removed.push_back(std::move(entry->second.memory));
     Erase(entry++, MissCause::kDeleted);
@@ -219,7 +216,7 @@ void ObjectTable::Describe(ContextRecord* record) const {
   const ContextKey key{record->tenant, record->id};
   record->variants.clear();
   record->bytes = 0;
-  for (auto entry = entries_.lower_bound(FirstOf(key)); entry != entries_.end(); ++entry) {
+  for (auto entry = entries_.lower_bound(key); entry != entries_.end(); ++entry) {
     if (entry->first.context != key) break;
     const Entry& copies = entry->second;
     record->variants.push_back(entry->first.variant);

@@ -105,7 +105,14 @@ class ObjectTable {
     bool loading = false;
     std::list<TenantObjectKey>::iterator use;
   };
-  using Entries = std::map<TenantObjectKey, Entry>;
+  // Also finds the first object of a context, whatever its variant.
+  struct KeyOrder {
+    using is_transparent = void;
+    bool operator()(const TenantObjectKey& a, const TenantObjectKey& b) const { return a < b; }
+    bool operator()(const TenantObjectKey& a, const ContextKey& b) const { return a.context < b; }
+    bool operator()(const ContextKey& a, const TenantObjectKey& b) const { return a < b.context; }
+  };
+  using Entries = std::map<TenantObjectKey, Entry, KeyOrder>;
 
   Entry& Touch(const TenantObjectKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Erase(Entries::iterator entry, MissCause cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -140,6 +140,34 @@ TEST_F(StoreCoreTest, DeletedWhileLeasedStaysReadable) {
   EXPECT_EQ(CodeOf(store_->GetContext(kTenant, id).status()), ErrorCode::kContextDeleted);
 }
 
+TEST_F(StoreCoreTest, EveryVariantOfAContextIsListedAndGoesWithIt) {
+  const CacheId id = Create(1).id;
+  std::vector<std::pair<ObjectVariant, KvLayout>> objects;
+  for (const auto prefix : {CompilePrefixKind::kNone, CompilePrefixKind::kSystem}) {
+    for (const auto dtype : {KvDtype::kF32, KvDtype::kBf16}) {
+      for (const auto compute : {ComputeFormat::kF32, ComputeFormat::kBf16}) {
+        KvLayout layout = LayoutOf(8);
+        layout.dtype = dtype;
+        objects.push_back({{.prefix = prefix, .dtype = dtype, .compute = compute}, layout});
+      }
+    }
+  }
+  for (const auto& [variant, layout] : objects) {
+    ASSERT_OK(PutObject(store_.get(), kTenant, {id, variant}, layout, 7));
+  }
+  store_->DrainWrites();
+  const uint64_t stored = store_->Usage().disk_bytes;
+  EXPECT_EQ(store_->GetContext(kTenant, id)->variants.size(), objects.size());
+  ASSERT_OK(store_->DeleteContext(kTenant, id));
+  EXPECT_EQ(store_->Usage().objects_in_memory, 0u);
+  EXPECT_LT(store_->Usage().disk_bytes, stored / 10);
+  Create(1);
+  for (const auto& [variant, layout] : objects) {
+    ASSERT_OK_AND_ASSIGN(const AcquireResult miss, store_->Acquire(kTenant, {id, variant}, layout));
+    EXPECT_EQ(miss.object, nullptr);
+  }
+}
+
 TEST_F(StoreCoreTest, CommitAfterDeleteIsNotFound) {
   const CacheId id = Create(1).id;
   const KvLayout layout = LayoutOf(8, 1);

@@ -210,13 +210,19 @@ class Run {
   }
 
   ObjectVariant AnyVariant() {
-    return {.prefix = rng_.Below(2) == 0 ? CompilePrefixKind::kNone : CompilePrefixKind::kBos};
+    return {.prefix = rng_.Below(2) == 0 ? CompilePrefixKind::kNone : CompilePrefixKind::kBos,
+            .dtype = rng_.Below(4) == 0 ? KvDtype::kF32 : KvDtype::kBf16};
+  }
+  static KvLayout LayoutFor(const ObjectVariant& variant, uint32_t kv_heads = 2, uint32_t head_dim = 8) {
+    KvLayout layout = LayoutOf(kTokens, 2, kv_heads, head_dim);
+    layout.dtype = variant.dtype;
+    return layout;
   }
   void Put() {
     const Key key = AnyKey();
     const ObjectVariant variant = AnyVariant();
     const uint64_t content = 1 + rng_.Below(1'000'000);
-    const KvLayout layout = LayoutOf(kTokens);
+    const KvLayout layout = LayoutFor(variant);
     const auto object = PutObject(store_.get(), key.first, {key.second, variant}, layout, content);
     if (!model_.Live(key, now())) {
       EXPECT_EQ(CodeOf(object.status()), model_.WhyNot(key));
@@ -236,7 +242,7 @@ class Run {
     const Key key = AnyKey();
     const ObjectVariant variant = AnyVariant();
     const bool other_layout = rng_.Below(10) == 0;
-    const KvLayout layout = other_layout ? LayoutOf(kTokens, 2, 1, 16) : LayoutOf(kTokens);
+    const KvLayout layout = other_layout ? LayoutFor(variant, 1, 16) : LayoutFor(variant);
     const auto result = store_->Acquire(key.first, {key.second, variant}, layout);
     ASSERT_OK(result);
     if (result->object == nullptr) return;
