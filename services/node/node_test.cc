@@ -9,8 +9,8 @@
 #include "common/status/error.h"
 #include "common/testing/status_matchers.h"
 #include "services/worker_api/testing/fake_engine.h"
-#include "services/worker_api/testing/fake_kv_store.h"
 #include "services/worker_api/testing/fake_text.h"
+#include "services/worker_api/testing/faulty_kv_store.h"
 
 namespace epic {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 using ::epic::testing::ByteTokenizer;
 using ::epic::testing::ChatMlTemplate;
 using ::epic::testing::FakeEngine;
-using ::epic::testing::FakeKvStore;
+using ::epic::testing::FaultyKvStore;
 
 // Waits for the last call of a chat.
 class WaitingSink final : public ChatSink {
@@ -54,7 +54,7 @@ class NodeTest : public ::testing::Test {
       auto engine = std::make_unique<FakeEngine>();
       engine->set_answer({'h', 'i'});
       engine_ = engine.get();
-      auto store = std::make_unique<FakeKvStore>(clock);
+      auto store = std::make_unique<FaultyKvStore>(clock);
       store_ = store.get();
       NodeParts parts;
       parts.alias = "m";
@@ -96,7 +96,7 @@ class NodeTest : public ::testing::Test {
   Metrics metrics_;
   CancelSource cancel_;
   FakeEngine* engine_ = nullptr;
-  FakeKvStore* store_ = nullptr;
+  FaultyKvStore* store_ = nullptr;
   std::unique_ptr<Node> node_;
   std::atomic<bool> stop_ = false;
   std::thread loop_;

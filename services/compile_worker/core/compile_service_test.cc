@@ -12,14 +12,15 @@
 #include "common/testing/manual_executor.h"
 #include "common/testing/status_matchers.h"
 #include "services/worker_api/testing/fake_engine.h"
-#include "services/worker_api/testing/fake_kv_store.h"
+#include "services/worker_api/testing/faulty_kv_store.h"
 
 namespace epic {
 namespace {
 
 using ::epic::testing::FakeEngine;
-using ::epic::testing::FakeKvStore;
+using ::epic::testing::FaultyKvStore;
 using ::epic::testing::ManualExecutor;
+using ::epic::testing::StoreCall;
 using Outcome = absl::StatusOr<CompileOutcome>;
 
 const std::string kTenant = "default";
@@ -66,7 +67,7 @@ class CompileServiceTest : public ::testing::Test {
 
   ManualClock clock_;
   FakeEngine engine_;
-  FakeKvStore store_{&clock_};
+  FaultyKvStore store_{&clock_};
   ManualExecutor executor_;
   CompileService service_{{.max_running = 2, .max_queue = 2}, &engine_, &store_, &executor_, &clock_};
 };
@@ -193,12 +194,66 @@ TEST_F(CompileServiceTest, AFullEngineOrAStopLeavesTheRecordCompiling) {
 
 TEST_F(CompileServiceTest, AFullStoreFailsTheContextWithItsOwnCode) {
   const CompileJob job = JobOf({1, 2, 3});
-  store_.set_reserve_status(Error(ErrorCode::kStorageFull, "full"));
-  std::optional<Outcome> first;
+  for (const StoreCall call : {StoreCall::kReserve, StoreCall::kWriteLayer, StoreCall::kCommit}) {
+    store_.Fail(call, Error(ErrorCode::kStorageFull, "full"));
+    std::optional<Outcome> first;
+    EnsureOrDie(job, &first);
+    Settle();
+    EXPECT_EQ(CodeOf(first->status()), ErrorCode::kStorageFull);
+    EXPECT_EQ(StateOf(job), ContextState::kFailed);
+    EXPECT_EQ(store_.Usage().reservations, 0u);
+  }
+  std::optional<Outcome> second;
+  EnsureOrDie(job, &second);
+  Settle();
+  EXPECT_OK(*second);
+  EXPECT_EQ(StateOf(job), ContextState::kReady);
+}
+
+TEST_F(CompileServiceTest, AStateThatTheStoreRefusesIsWrittenByTheNextUse) {
+  const CompileJob job = JobOf({1, 2, 3});
+  store_.Fail(StoreCall::kSetState, absl::UnavailableError("EIO"));
+  std::optional<Outcome> first, second;
   EnsureOrDie(job, &first);
   Settle();
-  EXPECT_EQ(CodeOf(first->status()), ErrorCode::kStorageFull);
-  EXPECT_EQ(StateOf(job), ContextState::kFailed);
+  EXPECT_OK(*first);
+  EXPECT_EQ(StateOf(job), ContextState::kCompiling);
+  EnsureOrDie(job, &second);
+  Settle();
+  EXPECT_OK(*second);
+  EXPECT_EQ(StateOf(job), ContextState::kReady);
+  EXPECT_EQ(engine_.compiles_started(), 1u);
+}
+
+TEST_F(CompileServiceTest, ADamagedObjectIsCompiledAgain) {
+  const CompileJob job = JobOf({1, 2, 3});
+  std::optional<Outcome> first, second;
+  EnsureOrDie(job, &first);
+  Settle();
+  store_.CorruptNext();
+  EnsureOrDie(job, &second);
+  Settle();
+  ASSERT_OK(*second);
+  EXPECT_TRUE((*second)->computed_for_caller);
+  EXPECT_EQ(engine_.compiles_started(), 2u);
+}
+
+TEST_F(CompileServiceTest, AWaiterLeavesAtOnceWhileTheStoreHangs) {
+  const CompileJob job = JobOf({1, 2, 3});
+  ThreadExecutor executor(1, 10);
+  CompileService service({}, &engine_, &store_, &executor, &clock_);
+  store_.Hold(StoreCall::kReserve);
+  std::optional<Outcome> first;
+  const auto ticket = service.Ensure(job, [&first](Outcome outcome) { first = std::move(outcome); });
+  ASSERT_OK(ticket);
+  service.Abandon(*ticket);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(CodeOf(first->status()), ErrorCode::kClientGone);
+  store_.Release(StoreCall::kReserve);
+  executor.Stop();
+  EXPECT_EQ(service.stats().running, 0u);
+  EXPECT_EQ(store_.Usage().reservations, 0u);
+  EXPECT_EQ(engine_.compiles_started(), 0u);
 }
 
 TEST_F(CompileServiceTest, DeletingTheContextEndsItsCompiles) {
@@ -234,7 +289,7 @@ TEST(CompileServiceStressTest, RandomWaitersOnManyThreadsLeaveNothingBehind) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   ManualClock clock;
   FakeEngine engine;
-  FakeKvStore store(&clock);
+  FaultyKvStore store(&clock);
   ThreadExecutor executor(2, 1000);
   CompileService service({.max_running = 3, .max_queue = 4}, &engine, &store, &executor, &clock);
   std::atomic<bool> stop = false;

@@ -12,8 +12,8 @@
 #include "common/testing/status_matchers.h"
 #include "services/compile_worker/core/compile_service.h"
 #include "services/worker_api/testing/fake_engine.h"
-#include "services/worker_api/testing/fake_kv_store.h"
 #include "services/worker_api/testing/fake_text.h"
+#include "services/worker_api/testing/faulty_kv_store.h"
 
 namespace epic {
 namespace {
@@ -21,7 +21,7 @@ namespace {
 using ::epic::testing::ByteTokenizer;
 using ::epic::testing::ChatMlTemplate;
 using ::epic::testing::FakeEngine;
-using ::epic::testing::FakeKvStore;
+using ::epic::testing::FaultyKvStore;
 using ::epic::testing::ManualExecutor;
 
 const std::string kTenant = "default";
@@ -130,7 +130,7 @@ class LinkServiceTest : public ::testing::Test {
   FakeEngine engine_;
   ByteTokenizer tokenizer_;
   ChatMlTemplate template_;
-  FakeKvStore store_{&clock_};
+  FaultyKvStore store_{&clock_};
   ManualExecutor executor_;
   ServedModel model_{.alias = "m",
                      .identity = {},
@@ -202,6 +202,16 @@ TEST_F(LinkServiceTest, AMissingObjectIsRefusedWhenTheClientSaysSo) {
   EXPECT_FALSE(refused->admitted);
   EXPECT_EQ(CodeOf(refused->status), ErrorCode::kContextObjectMissing);
   EXPECT_EQ(engine_.compiles_started(), 0u);
+}
+
+TEST_F(LinkServiceTest, ADamagedObjectIsComputedAgainForTheCallThatMeetsIt) {
+  Run(JobOf({Context(kLong), Context(kOther), Text("?")}));
+  store_.CorruptNext();
+  const auto done = Run(JobOf({Context(kLong), Context(kOther), Text("?")}));
+  ASSERT_OK(done->status);
+  EXPECT_EQ(done->text[0], "Hello, world");
+  EXPECT_EQ(done->timings.recompiled_objects, 1u);
+  EXPECT_EQ(engine_.compiles_started(), 3u);
 }
 
 TEST_F(LinkServiceTest, AFailedContextEndsTheCallAndAFailedHeadOnlyCostsItsCaching) {

@@ -19,8 +19,8 @@
 #include "services/router/core/context_service.h"
 #include "services/router/core/model_service.h"
 #include "services/worker_api/testing/fake_engine.h"
-#include "services/worker_api/testing/fake_kv_store.h"
 #include "services/worker_api/testing/fake_text.h"
+#include "services/worker_api/testing/faulty_kv_store.h"
 
 namespace epic::testing {
 
@@ -84,7 +84,7 @@ struct World {
   FakeEngine engine;
   ByteTokenizer tokenizer;
   ChatMlTemplate chat_template;
-  FakeKvStore store{&clock};
+  FaultyKvStore store{&clock};
   RequestRegistry registry{100, &clock};
   CancelSource cancel;
   ServedModel model{.alias = "m",
