@@ -5,8 +5,11 @@
 
 define_property(GLOBAL PROPERTY EPIC_TEST_SOURCES BRIEF_DOCS "absolute paths of every registered *_test.cc")
 define_property(GLOBAL PROPERTY EPIC_HEADERS BRIEF_DOCS "target|header of every library header")
+define_property(GLOBAL PROPERTY EPIC_TESTONLY BRIEF_DOCS "epic::<name> of every library for tests only")
+define_property(GLOBAL PROPERTY EPIC_SHIPPED_DEPS BRIEF_DOCS "target|dependency of every library and binary that ships")
 
 # epic_cc_library(NAME x [HDRS ...] [SRCS ...] [DEPS ...] [TESTONLY])
+# What is not TESTONLY may not depend on what is.
 function(epic_cc_library)
   cmake_parse_arguments(PARSE_ARGV 0 ARG "TESTONLY" "NAME" "HDRS;SRCS;DEPS")
   if(ARG_UNPARSED_ARGUMENTS)
@@ -23,6 +26,7 @@ function(epic_cc_library)
     target_link_libraries(${target} INTERFACE ${ARG_DEPS})
   endif()
   add_library(epic::${ARG_NAME} ALIAS ${target})
+  epic_note_dependencies(${target} epic::${ARG_NAME} "${ARG_TESTONLY}" ${ARG_DEPS})
   foreach(hdr IN LISTS ARG_HDRS)
     set_property(GLOBAL APPEND PROPERTY EPIC_HEADERS "${target}|${CMAKE_CURRENT_SOURCE_DIR}/${hdr}")
   endforeach()
@@ -63,13 +67,14 @@ function(epic_cc_bench)
   target_link_libraries(${ARG_NAME} PRIVATE ${ARG_DEPS} epic::dep_benchmark epic::flags)
 endfunction()
 
-# epic_cc_binary(NAME epic SRCS main.cc DEPS ...): a shipped binary in bin/.
+# epic_cc_binary(NAME epic SRCS main.cc DEPS ... [TESTONLY]): a binary in bin/; it ships unless it is TESTONLY.
 function(epic_cc_binary)
-  cmake_parse_arguments(PARSE_ARGV 0 ARG "" "NAME" "SRCS;DEPS")
+  cmake_parse_arguments(PARSE_ARGV 0 ARG "TESTONLY" "NAME" "SRCS;DEPS")
   add_executable(${ARG_NAME}_binary ${ARG_SRCS})
   set_target_properties(${ARG_NAME}_binary PROPERTIES OUTPUT_NAME "${ARG_NAME}")
   target_include_directories(${ARG_NAME}_binary PRIVATE "${PROJECT_SOURCE_DIR}")
   target_link_libraries(${ARG_NAME}_binary PRIVATE ${ARG_DEPS} epic::flags)
+  epic_note_dependencies(${ARG_NAME}_binary ${ARG_NAME} "${ARG_TESTONLY}" ${ARG_DEPS})
 endfunction()
 
 # epic_script_test(NAME x COMMAND ... [LABELS ...] [TIMEOUT s] [ENV ...]): a test that is a script.
@@ -118,6 +123,31 @@ function(epic_proto_library)
     target_link_libraries(${target} PUBLIC ${ARG_DEPS} epic::dep_protobuf)
   endif()
   add_library(epic::${ARG_NAME} ALIAS ${target})
+endfunction()
+
+# Remembers what epic_check_tests_do_not_ship compares.
+function(epic_note_dependencies target name testonly)
+  if(testonly)
+    set_property(GLOBAL APPEND PROPERTY EPIC_TESTONLY "${name}")
+    return()
+  endif()
+  foreach(dependency IN LISTS ARGN)
+    set_property(GLOBAL APPEND PROPERTY EPIC_SHIPPED_DEPS "${target}|${dependency}")
+  endforeach()
+endfunction()
+
+# Fails the configure step when something that ships depends on a library for tests.
+function(epic_check_tests_do_not_ship)
+  get_property(testonly GLOBAL PROPERTY EPIC_TESTONLY)
+  get_property(edges GLOBAL PROPERTY EPIC_SHIPPED_DEPS)
+  foreach(edge IN LISTS edges)
+    string(REPLACE "|" ";" edge "${edge}")
+    list(GET edge 0 target)
+    list(GET edge 1 dependency)
+    if(dependency IN_LIST testonly)
+      message(SEND_ERROR "${target} depends on ${dependency}, which is for tests only: mark it TESTONLY, or do without.")
+    endif()
+  endforeach()
 endfunction()
 
 # Fails the configure step when a *_test.cc exists that no epic_cc_test names, and writes the list of headers
