@@ -22,8 +22,8 @@ class CacheId {
   // Errors: InvalidArgument when `text` has not the form of a Cache ID.
   static absl::StatusOr<CacheId> Parse(std::string_view text);
   // ctx_ + base32 of the first 20 bytes of
-  //   SHA-256(field("epic.cache_id.v1") field(tenant) field(model identity, 32 bytes) field(token ids as
-  //   u32)),
+  //   SHA-256(field("epic.cache_id.v1") field(tenant) field(model identity, 32 bytes)
+  //           field(token ids as u32)),
   // where field(x) is the byte length of x as u64 followed by x, everything little-endian.
   static CacheId Of(std::string_view tenant, const Digest& model_identity, std::span<const TokenId> tokens);
 

@@ -124,27 +124,37 @@ class KvStore {
   virtual ~KvStore() = default;
 
   // --- records
-  // ------------------------------------------------------------------------------------------------- Creates
-  // or merges. Errors: FailedPrecondition (kNameInUse); ResourceExhausted (kStorageFull).
+
+  // Every change may also fail with what the disk says: ResourceExhausted (kStorageFull), Unavailable or
+  // DataLoss; then nothing was changed.
+
+  // Creates or merges. Errors: FailedPrecondition (kNameInUse); InvalidArgument when there are no tokens, too
+  // many, or a field is over its limit.
   virtual absl::StatusOr<CreateResult> CreateContext(const NewContext& context) = 0;
   // Errors: NotFound with kContextNotFound, kContextExpired or kContextDeleted.
   virtual absl::StatusOr<ContextRecord> GetContext(std::string_view tenant, const CacheId& id) = 0;
+  // Errors: as GetContext.
   virtual absl::StatusOr<ContextRecord> FindByName(std::string_view tenant, const Digest& model_identity,
                                                    std::string_view name) = 0;
+  // Errors: as GetContext; kContextObjectMissing when they are damaged; those of the disk.
   virtual absl::StatusOr<std::vector<TokenId>> GetTokens(std::string_view tenant, const CacheId& id) = 0;
+  // Hidden and expired contexts are left out. Errors: InvalidArgument for the limit; for the cursor as
+  // GetContext.
   virtual absl::StatusOr<ContextPage> ListContexts(std::string_view tenant, const ContextQuery& query) = 0;
+  // Errors: as GetContext and CreateContext.
   virtual absl::StatusOr<ContextRecord> UpdateContext(std::string_view tenant, const CacheId& id,
                                                       const ContextPatch& patch) = 0;
   // Idempotent: OK also when it never existed; the bool says whether it did. Readers of its objects finish.
   virtual absl::StatusOr<bool> DeleteContext(std::string_view tenant, const CacheId& id) = 0;
+  // Not synced: after a crash the state may be one of before. Errors: as GetContext.
   virtual absl::Status SetState(std::string_view tenant, const CacheId& id, ContextState state,
                                 int64_t compile_ms, std::string_view error) = 0;
   // Counts a use. Not synced.
   virtual void Touch(std::string_view tenant, const CacheId& id) = 0;
 
   // --- objects
-  // ------------------------------------------------------------------------------------------------- Errors:
-  // NotFound when there is no such context; ResourceExhausted when it cannot fit.
+
+  // Errors: NotFound when there is no such context; ResourceExhausted when it cannot fit.
   virtual absl::StatusOr<std::unique_ptr<ObjectWriter>> Reserve(std::string_view tenant, const ObjectKey& key,
                                                                 const KvLayout& layout) = 0;
   // Looks in memory, then on disk. Errors are for broken calls only; everything about the data is a miss.

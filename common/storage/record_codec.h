@@ -14,8 +14,8 @@
 //             text(1024) name, hybrid,
 //             i64 last_used_at_ms, u64 hits,
 //             u32 CRC32C of all before
-//   tokens    u32 magic "ETK1", u32 version 1, u32 count (at most 2^24), the ids as u32, u32 CRC32C of all
-//   before
+//   tokens    u32 magic "ETK1", u32 version 1, u32 count (at most 2^24), the ids as u32,
+//             u32 CRC32C of all before
 //
 // A reader takes every version up to its own; a newer one is refused, never guessed at.
 #ifndef EPIC_COMMON_STORAGE_RECORD_CODEC_H_

@@ -9,9 +9,8 @@
 //   4. tokenizer: u8 kind, pre, nfc, ignore_merges, space_prefix, add_bos, add_eos; the optional ids bos,
 //      eos, eot, unknown, padding as u8 present and u32 id; counts as u64, tokens as fields, types as u8,
 //      scores as f32, merges as pairs of fields
-//   5. for each tensor of the model in byte order of names: name, u32 type, u64 rows, u64 cols, SHA-256 of
-//   its
-//      bytes
+//   5. for each tensor of the model in byte order of names: name, u32 type, u64 rows, u64 cols,
+//      SHA-256 of its bytes
 // Paths, names, chat templates and limits (context length) are not part of it. Any change here changes every
 // Cache ID: the version in the domain tag must change with it.
 #ifndef EPIC_SERVICES_MODEL_MODEL_IDENTITY_H_

@@ -1,13 +1,16 @@
 // The rows of the store's tables: keys of all, values of tombstones and of the object index. Records, token
 // ids and object heads have codecs of their own in common/storage. Free functions and value types.
 //
-//   context key    u16 big-endian tenant length, tenant, 36 bytes Cache ID       (records, tokens,
-//   tombstones) object key     context key, 32 bytes variant digest                          (objects) slab
-//   key       u64 object number, u32 layer, u32 piece, all big-endian       (slabs) tombstone      u32 magic
-//   "ETB1", u32 version 1, i64 unix_ms, u32 counter, u8 cause, u32 CRC32C object entry   u32 magic "EOE1",
-//   u32 version 1, u64 object number, u8 prefix kind, 32 bytes prefix digest,
-//                  u8 dtype, u8 compute format, u32 head bytes, head (common/storage/object_codec.h), u32
-//                  CRC32C
+//   key or value   of                            bytes
+//   context key    records, tokens, tombstones   u16 big-endian tenant length, tenant, 36 bytes Cache ID
+//   object key     objects                       context key, 32 bytes variant digest
+//   slab key       slabs                         u64 object number, u32 layer, u32 piece, all big-endian
+//   tombstone      tombstones                    u32 magic "ETB1", u32 version 1, i64 unix_ms, u32 counter,
+//                                                u8 cause, u32 CRC32C
+//   object entry   objects                       u32 magic "EOE1", u32 version 1, u64 object number,
+//                                                u8 prefix kind, 32 bytes prefix digest, u8 dtype,
+//                                                u8 compute format, u32 head bytes,
+//                                                head (common/storage/object_codec.h), u32 CRC32C
 //
 // A slab is cut into pieces of 64 MiB. Object numbers are never used twice within the life of a directory's
 // process and grow; rows of slabs whose number no object entry names are orphans.
