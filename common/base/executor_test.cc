@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <future>
+#include <memory>
 
 #include <gtest/gtest.h>
 
@@ -44,19 +45,39 @@ TEST(ExecutorTest, StopRunsWhatIsQueuedAndLaterStepsRunAtOnce) {
 TEST(TimersTest, FireInOrderOfTimeAndNotAfterCancel) {
   TimerThread timers(SystemClock::Get());
   const int64_t now_ns = SystemClock::Get()->SteadyNs();
-  std::promise<void> done;
-  std::atomic<int> order = 0;
-  const TimerId never = timers.At(now_ns + 5'000'000, [&] { order = -100; });
-  timers.At(now_ns + 20'000'000, [&] {
-    order = order * 10 + 2;
-    done.set_value();
+  std::promise<void> running, release, done;
+  timers.At(now_ns, [&] {  // holds the thread until the others are there
+    running.set_value();
+    release.get_future().wait();
   });
-  timers.At(now_ns + 10'000'000, [&] { order = order * 10 + 1; });
+  running.get_future().wait();
+  std::atomic<int> order = 0;
+  const TimerId never = timers.At(now_ns + 1, [&] { order = -100; });
+  timers.At(now_ns + 3, [&] { order = order * 10 + 2; });
+  timers.At(now_ns + 2, [&] { order = order * 10 + 1; });
   timers.Cancel(never);
   timers.Cancel(12345);
+  timers.At(SystemClock::Get()->SteadyNs() + 5'000'000, [&] { done.set_value(); });
+  release.set_value();
   done.get_future().wait();
   timers.Stop();
   EXPECT_EQ(order, 12);
+}
+
+TEST(TimersTest, StopDropsWhatIsNotDueAndTakesNothingMore) {
+  TimerThread timers(SystemClock::Get());
+  auto held = std::make_shared<int>(0);
+  const std::weak_ptr<int> watch = held;
+  const int64_t far_ns = SystemClock::Get()->SteadyNs() + 3'600'000'000'000;
+  timers.At(far_ns, [held] { ++*held; });
+  held.reset();
+  EXPECT_FALSE(watch.expired());
+  timers.Stop();
+  timers.Stop();
+  EXPECT_TRUE(watch.expired());
+  bool fired = false;
+  timers.At(0, [&] { fired = true; });
+  EXPECT_FALSE(fired);
 }
 
 TEST(TimersTest, ManualTimersFireOnlyWhenTheClockMoves) {
