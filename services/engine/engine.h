@@ -108,6 +108,8 @@ class LinkSink {
 };
 
 struct LinkRequest {
+  // Whose rows of the prefix cache this request may read, and whose it leaves there. Empty: neither.
+  std::string tenant;
   std::vector<PromptPiece> pieces;
   LinkStrategy strategy;
   SamplingParams sampling;
@@ -150,6 +152,7 @@ class ScoreSink {
 
 // Links the prompt by the strategy, then runs `continuation` teacher-forced.
 struct ScoreRequest {
+  std::string tenant;  // as in LinkRequest
   std::vector<PromptPiece> pieces;
   LinkStrategy strategy;
   std::vector<TokenId> continuation;  // not empty

@@ -33,6 +33,7 @@ constexpr int kKinds = 6;
 
 LinkRequest RequestOf(int kind, const std::vector<PromptPiece>& chunks) {
   LinkRequest request;
+  request.tenant = kind % 2 == 0 ? "even" : "odd";
   request.pieces = {chunks[kind % 3], chunks[(kind + 1) % 3], Text(RandomTokens(kind, 5 + 7 * kind, 400))};
   const LinkStrategy strategies[] = {
       {StrategyKind::kLegoLink, 8}, {StrategyKind::kFull, 0}, {StrategyKind::kNaive, 0}};
@@ -100,7 +101,8 @@ class Client {
 
   void Score() {
     auto sink = std::make_shared<CollectScore>();
-    ASSERT_OK(engine_->SubmitScore({.pieces = {chunks_[2], Text({3, 4})},
+    ASSERT_OK(engine_->SubmitScore({.tenant = "even",
+                                    .pieces = {chunks_[2], Text({3, 4})},
                                     .strategy = {StrategyKind::kPrefix, 0},
                                     .continuation = {1, 2, 3}},
                                    sink));

@@ -45,7 +45,7 @@ class EngineTest : public ::testing::Test {
   }
   LinkRequest Greedy(std::vector<PromptPiece> pieces, uint32_t max_tokens,
                      const LinkStrategy& strategy = kFull) const {
-    LinkRequest request{.pieces = std::move(pieces), .strategy = strategy};
+    LinkRequest request{.tenant = "default", .pieces = std::move(pieces), .strategy = strategy};
     request.sampling.temperature = 0;
     request.max_tokens = max_tokens;
     return request;
@@ -176,6 +176,33 @@ TEST_F(EngineTest, ThePrefixStrategyReadsWhatFullAndPrefixComputedAndStaysExact)
     EXPECT_LE(testing::RelativeDifference(whole->logits[i], fresh->logits[i]), 1e-4);
   }
   EXPECT_LE(engine_->Gauges().prefix_cache_bytes, options.prefix_cache_bytes);
+}
+
+TEST_F(EngineTest, WhatOneTenantComputedIsNeitherReadNorMeasurableByAnother) {
+  EngineOptions options = testing::TinyOptions(ComputeFormat::kF32);
+  options.prefix_cache_bytes = 4ull << 20;
+  Start(options);
+  const auto cached = [&](const std::string& tenant, const LinkStrategy& strategy) {
+    const auto score = Score(engine_.get(), {Text(Tokens(1, 50))}, strategy, {5}, tenant);
+    EXPECT_OK(score.status());
+    return (*score)->stats.cached_tokens;
+  };
+  cached("a", kFull);
+  EXPECT_EQ(cached("b", kPrefix), 0u);
+  EXPECT_EQ(cached("b", kPrefix), 49u);
+  EXPECT_EQ(cached("a", kPrefix), 49u);
+  // Without a tenant nothing is read, and nothing is left.
+  const uint64_t bytes = engine_->Gauges().prefix_cache_bytes;
+  EXPECT_EQ(cached("", kPrefix), 0u);
+  EXPECT_EQ(cached("", kFull), 0u);
+  EXPECT_EQ(engine_->Gauges().prefix_cache_bytes, bytes);
+  // The same through a link.
+  LinkRequest request = Greedy({Text(Tokens(2, 30))}, 1, kPrefix);
+  for (const auto& [tenant, rows] : {std::pair{"a", 0u}, {"b", 0u}, {"a", 29u}}) {
+    request.tenant = tenant;
+    ASSERT_OK_AND_ASSIGN(const auto link, Link(engine_.get(), request));
+    EXPECT_EQ(link->stats.cached_tokens, rows) << tenant;
+  }
 }
 
 TEST_F(EngineTest, RepairedRowsAreNeverPublishedAsExact) {

@@ -21,7 +21,8 @@ struct Choice {
 class LinkJob final : public PromptJob {
  public:
   LinkJob(const JobContext& context, LinkRequest request, std::shared_ptr<LinkSink> sink)
-      : PromptJob(context, request.cancel, std::move(request.pieces), request.strategy, {}),
+      : PromptJob(context, std::move(request.tenant), request.cancel, std::move(request.pieces),
+                  request.strategy, {}),
         sampling_(std::move(request.sampling)),
         max_tokens_(request.max_tokens),
         stop_tokens_(std::move(request.stop_tokens)),

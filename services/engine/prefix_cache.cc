@@ -16,10 +16,11 @@ size_t CommonRows(std::span<const TokenId> a, std::span<const TokenId> b) {
 
 }  // namespace
 
-PrefixCache::Hit PrefixCache::Find(std::span<const TokenId> tokens) {
+PrefixCache::Hit PrefixCache::Find(std::string_view tenant, std::span<const TokenId> tokens) {
   size_t best_rows = 0;
   auto best = entries_.end();
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+    if (entry->tenant != tenant) continue;
     const size_t rows = CommonRows(entry->tokens, tokens);
     if (rows > best_rows) {
       best_rows = rows;
@@ -31,12 +32,14 @@ PrefixCache::Hit PrefixCache::Find(std::span<const TokenId> tokens) {
   return {best->block, static_cast<uint32_t>(best_rows)};
 }
 
-void PrefixCache::Insert(std::vector<TokenId> tokens, std::shared_ptr<const KvBlock> block) {
+void PrefixCache::Insert(std::string tenant, std::vector<TokenId> tokens,
+                         std::shared_ptr<const KvBlock> block) {
   EPIC_CHECK(block->capacity() == tokens.size());
-  Entry fresh{std::move(tokens), std::move(block)};
+  Entry fresh{std::move(tenant), std::move(tokens), std::move(block)};
   if (fresh.tokens.empty() || fresh.Bytes() > capacity_bytes_) return;
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     const auto current = entry++;
+    if (current->tenant != fresh.tenant) continue;
     const size_t common = CommonRows(current->tokens, fresh.tokens);
     if (common == fresh.tokens.size()) {
       entries_.splice(entries_.begin(), entries_, current);

@@ -2,7 +2,9 @@
 // in bytes.
 //
 // Only rows that an exact prefill computed (or copies of exact objects' rows) are published here; a lookup
-// finds the entry with the longest common beginning. Owned by the engine; engine thread only.
+// finds the tenant's entry with the longest common beginning. Entries of one tenant are nothing to another:
+// neither found nor replaced nor refreshed; only the bound in bytes is common. Owned by the engine; engine
+// thread only.
 #ifndef EPIC_SERVICES_ENGINE_PREFIX_CACHE_H_
 #define EPIC_SERVICES_ENGINE_PREFIX_CACHE_H_
 
@@ -10,6 +12,8 @@
 #include <list>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/storage/cache_id.h"
@@ -26,13 +30,14 @@ class PrefixCache {
     std::shared_ptr<const KvBlock> block;  // null when rows == 0
     uint32_t rows = 0;
   };
-  // The longest common beginning of `tokens` and an entry; that entry becomes the most recent one.
-  Hit Find(std::span<const TokenId> tokens);
+  // The longest common beginning of `tokens` and an entry of `tenant`; that entry becomes the most recent
+  // one.
+  Hit Find(std::string_view tenant, std::span<const TokenId> tokens);
 
-  // Row r of the block holds token r at position r. Replaces entries that are beginnings of this one; a no-op
-  // when an entry already begins with `tokens`, or when the block alone is over the capacity.
+  // Row r of the block holds token r at position r. Replaces the tenant's entries that are beginnings of this
+  // one; a no-op when one of them already begins with `tokens`, or when the entry alone is over the capacity.
   // REQUIRES: block->capacity() == tokens.size().
-  void Insert(std::vector<TokenId> tokens, std::shared_ptr<const KvBlock> block);
+  void Insert(std::string tenant, std::vector<TokenId> tokens, std::shared_ptr<const KvBlock> block);
 
   uint64_t bytes() const { return bytes_; }
   size_t entries() const { return entries_.size(); }
@@ -41,6 +46,7 @@ class PrefixCache {
 
  private:
   struct Entry {
+    std::string tenant;
     std::vector<TokenId> tokens;
     std::shared_ptr<const KvBlock> block;
     uint64_t Bytes() const { return block->bytes() + tokens.size() * sizeof(TokenId); }

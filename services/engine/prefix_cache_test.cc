@@ -20,45 +20,66 @@ uint64_t BytesOf(size_t rows) { return rows * (kShape.RowBytes() + sizeof(TokenI
 
 TEST(PrefixCacheTest, FindsTheLongestCommonBeginning) {
   PrefixCache cache(1 << 20);
-  cache.Insert({1, 2, 3, 4}, Block(4));
-  cache.Insert({1, 2, 9}, Block(3));
-  EXPECT_EQ(cache.Find(std::vector<TokenId>{1, 2, 3, 8}).rows, 3u);
-  EXPECT_EQ(cache.Find(std::vector<TokenId>{1, 2, 9, 9, 9}).rows, 3u);
-  EXPECT_EQ(cache.Find(std::vector<TokenId>{1}).rows, 1u);
-  EXPECT_EQ(cache.Find(std::vector<TokenId>{7}).rows, 0u);
-  EXPECT_EQ(cache.Find(std::vector<TokenId>{7}).block, nullptr);
+  cache.Insert("a", {1, 2, 3, 4}, Block(4));
+  cache.Insert("a", {1, 2, 9}, Block(3));
+  EXPECT_EQ(cache.Find("a", std::vector<TokenId>{1, 2, 3, 8}).rows, 3u);
+  EXPECT_EQ(cache.Find("a", std::vector<TokenId>{1, 2, 9, 9, 9}).rows, 3u);
+  EXPECT_EQ(cache.Find("a", std::vector<TokenId>{1}).rows, 1u);
+  EXPECT_EQ(cache.Find("a", std::vector<TokenId>{7}).rows, 0u);
+  EXPECT_EQ(cache.Find("a", std::vector<TokenId>{7}).block, nullptr);
 }
 
 TEST(PrefixCacheTest, AnEntryReplacesItsOwnBeginningsAndIsNotKeptTwice) {
   PrefixCache cache(1 << 20);
-  cache.Insert({1, 2}, Block(2));
-  cache.Insert({1, 2, 3}, Block(3));
+  cache.Insert("a", {1, 2}, Block(2));
+  cache.Insert("a", {1, 2, 3}, Block(3));
   EXPECT_EQ(cache.entries(), 1u);
   EXPECT_EQ(cache.bytes(), BytesOf(3));
-  cache.Insert({1, 2}, Block(2));
-  cache.Insert({1, 2, 3}, Block(3));
+  cache.Insert("a", {1, 2}, Block(2));
+  cache.Insert("a", {1, 2, 3}, Block(3));
   EXPECT_EQ(cache.entries(), 1u);
 }
 
 TEST(PrefixCacheTest, TheLeastRecentlyUsedGoesFirstAndTheBoundHolds) {
   PrefixCache cache(BytesOf(6));
-  cache.Insert({1, 1}, Block(2));
-  cache.Insert({2, 2}, Block(2));
-  cache.Insert({3, 3}, Block(2));
-  EXPECT_EQ(cache.Find(std::vector<TokenId>{1, 1}).rows, 2u);
-  cache.Insert({4, 4}, Block(2));
+  cache.Insert("a", {1, 1}, Block(2));
+  cache.Insert("a", {2, 2}, Block(2));
+  cache.Insert("a", {3, 3}, Block(2));
+  EXPECT_EQ(cache.Find("a", std::vector<TokenId>{1, 1}).rows, 2u);
+  cache.Insert("a", {4, 4}, Block(2));
   EXPECT_EQ(cache.bytes(), BytesOf(6));
-  EXPECT_EQ(cache.Find(std::vector<TokenId>{2, 2}).rows, 0u);
-  EXPECT_EQ(cache.Find(std::vector<TokenId>{1, 1}).rows, 2u);
-  cache.Insert({5, 5, 5, 5, 5, 5, 5}, Block(7));
-  EXPECT_EQ(cache.Find(std::vector<TokenId>{5}).rows, 0u);
+  EXPECT_EQ(cache.Find("a", std::vector<TokenId>{2, 2}).rows, 0u);
+  EXPECT_EQ(cache.Find("a", std::vector<TokenId>{1, 1}).rows, 2u);
+  cache.Insert("a", {5, 5, 5, 5, 5, 5, 5}, Block(7));
+  EXPECT_EQ(cache.Find("a", std::vector<TokenId>{5}).rows, 0u);
   EXPECT_EQ(cache.entries(), 3u);
+}
+
+TEST(PrefixCacheTest, EntriesOfAnotherTenantAreNothing) {
+  PrefixCache cache(BytesOf(6));
+  const std::vector<TokenId> tokens = {1, 2, 3};
+  cache.Insert("a", {1, 2, 3}, Block(3));
+  EXPECT_EQ(cache.Find("b", tokens).rows, 0u);
+  EXPECT_EQ(cache.Find("", tokens).rows, 0u);
+  // Neither kept once for both, nor replaced by another's longer one.
+  cache.Insert("b", {1, 2}, Block(2));
+  EXPECT_EQ(cache.entries(), 2u);
+  EXPECT_EQ(cache.Find("b", tokens).rows, 2u);
+  EXPECT_EQ(cache.Find("a", tokens).rows, 3u);
+  cache.Insert("b", {1, 2, 3}, Block(3));
+  EXPECT_EQ(cache.entries(), 2u);
+  EXPECT_EQ(cache.Find("a", tokens).rows, 3u);
+  // A lookup of another's tokens refreshes nothing: b's entry is now the older one, and goes first.
+  EXPECT_EQ(cache.Find("c", tokens).rows, 0u);
+  cache.Insert("c", {4, 4}, Block(2));
+  EXPECT_EQ(cache.Find("b", tokens).rows, 0u);
+  EXPECT_EQ(cache.Find("a", tokens).rows, 3u);
 }
 
 TEST(PrefixCacheTest, WithoutCapacityNothingIsKept) {
   PrefixCache cache(0);
   EXPECT_FALSE(cache.Takes(1));
-  cache.Insert({1}, Block(1));
+  cache.Insert("a", {1}, Block(1));
   EXPECT_EQ(cache.entries(), 0u);
 }
 

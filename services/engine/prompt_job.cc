@@ -7,9 +7,11 @@
 
 namespace epic {
 
-PromptJob::PromptJob(const JobContext& context, CancelToken cancel, std::vector<PromptPiece> pieces,
-                     const LinkStrategy& strategy, std::span<const TokenId> appended)
+PromptJob::PromptJob(const JobContext& context, std::string tenant, CancelToken cancel,
+                     std::vector<PromptPiece> pieces, const LinkStrategy& strategy,
+                     std::span<const TokenId> appended)
     : Job(std::move(cancel), context.clock->SteadyNs()),
+      tenant_(std::move(tenant)),
       strategy_(strategy),
       pieces_(std::move(pieces)),
       appended_(appended.begin(), appended.end()) {
@@ -22,7 +24,7 @@ PromptJob::PromptJob(const JobContext& context, CancelToken cancel, std::vector<
 
 void PromptJob::Plan(const JobContext& context) {
   const int64_t begin = context.clock->SteadyNs();
-  hit_ = context.prefix_cache->Find(plan_.tokens);
+  hit_ = context.prefix_cache->Find(tenant_, plan_.tokens);
   plan_ = PlanRows(pieces_, strategy_, hit_.rows);
   stats_.decide_ns += context.clock->SteadyNs() - begin;
 }
@@ -48,7 +50,7 @@ void PromptJob::ShareSegments() {
 void PromptJob::Admit(const JobContext& context) {
   admitted_ns_ = context.clock->SteadyNs();
   stats_.queue_ns = admitted_ns_ - submitted_ns_;
-  if (strategy_.kind == StrategyKind::kPrefix) Plan(context);
+  if (strategy_.kind == StrategyKind::kPrefix && !tenant_.empty()) Plan(context);
   ShareSegments();
   const auto prompt_tokens = static_cast<uint32_t>(plan_.tokens.size());
   stats_.prompt_tokens = prompt_tokens;
@@ -73,11 +75,12 @@ void PromptJob::Publish(const JobContext& context) {
   const bool computed_exactly =
       plan_.exact && (strategy_.kind == StrategyKind::kFull || strategy_.kind == StrategyKind::kPrefix);
   const uint64_t rows = plan_.tokens.size() + appended_.size();
-  if (!computed_exactly || !context.prefix_cache->Takes(rows * context.shape.RowBytes())) return;
+  if (tenant_.empty() || !computed_exactly) return;
+  if (!context.prefix_cache->Takes(rows * context.shape.RowBytes())) return;
   std::vector<TokenId> tokens = plan_.tokens;
   tokens.insert(tokens.end(), appended_.begin(), appended_.end());
   if (panels_.shared.empty()) {
-    context.prefix_cache->Insert(std::move(tokens), panels_.block);
+    context.prefix_cache->Insert(tenant_, std::move(tokens), panels_.block);
     return;
   }
   std::vector<uint32_t> positions(tokens.size());
@@ -85,7 +88,7 @@ void PromptJob::Publish(const JobContext& context) {
   auto whole = std::make_shared<KvBlock>(context.shape, std::move(positions));
   for (const SharedSegment& segment : panels_.shared) CopyRows(context.shape, segment, whole.get());
   CopyRows(context.shape, *panels_.block, panels_.block->capacity(), whole.get());
-  context.prefix_cache->Insert(std::move(tokens), std::move(whole));
+  context.prefix_cache->Insert(tenant_, std::move(tokens), std::move(whole));
 }
 
 void PromptJob::Release() {

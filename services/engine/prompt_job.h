@@ -4,6 +4,7 @@
 #define EPIC_SERVICES_ENGINE_PROMPT_JOB_H_
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "services/engine/job.h"
@@ -16,9 +17,10 @@ class PromptJob : public Job {
   void Release() override;
 
  protected:
-  // `appended` rows follow the prompt in its own block (a score's continuation).
-  PromptJob(const JobContext& context, CancelToken cancel, std::vector<PromptPiece> pieces,
-            const LinkStrategy& strategy, std::span<const TokenId> appended);
+  // `appended` rows follow the prompt in its own block (a score's continuation). An empty tenant neither
+  // finds nor leaves rows in the prefix cache.
+  PromptJob(const JobContext& context, std::string tenant, CancelToken cancel,
+            std::vector<PromptPiece> pieces, const LinkStrategy& strategy, std::span<const TokenId> appended);
 
   // Marks the first logits of the prompt.
   void MarkLinked(const JobContext& context);
@@ -33,6 +35,7 @@ class PromptJob : public Job {
   void Plan(const JobContext& context);
   void ShareSegments();
 
+  const std::string tenant_;
   const LinkStrategy strategy_;
   std::vector<PromptPiece> pieces_;
   std::vector<TokenId> appended_;

@@ -10,7 +10,8 @@ namespace {
 class ScoreJob final : public PromptJob {
  public:
   ScoreJob(const JobContext& context, ScoreRequest request, std::shared_ptr<ScoreSink> sink)
-      : PromptJob(context, request.cancel, std::move(request.pieces), request.strategy,
+      : PromptJob(context, std::move(request.tenant), request.cancel, std::move(request.pieces),
+                  request.strategy,
                   std::span<const TokenId>(request.continuation).first(request.continuation.size() - 1)),
         expected_(static_cast<uint32_t>(request.continuation.size())),
         sink_(std::move(sink)) {}

@@ -67,10 +67,13 @@ absl::StatusOr<std::shared_ptr<CollectLink>> Link(Engine* engine, LinkRequest re
 
 absl::StatusOr<std::shared_ptr<CollectScore>> Score(Engine* engine, std::vector<PromptPiece> pieces,
                                                     const LinkStrategy& strategy,
-                                                    std::vector<TokenId> continuation) {
+                                                    std::vector<TokenId> continuation, std::string tenant) {
   auto sink = std::make_shared<CollectScore>();
-  EPIC_RETURN_IF_ERROR(engine->SubmitScore(
-      {.pieces = std::move(pieces), .strategy = strategy, .continuation = std::move(continuation)}, sink));
+  EPIC_RETURN_IF_ERROR(engine->SubmitScore({.tenant = std::move(tenant),
+                                            .pieces = std::move(pieces),
+                                            .strategy = strategy,
+                                            .continuation = std::move(continuation)},
+                                           sink));
   EPIC_RETURN_IF_ERROR(sink->done.Wait());
   return sink;
 }

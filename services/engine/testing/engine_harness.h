@@ -91,7 +91,8 @@ absl::StatusOr<std::shared_ptr<PlainObject>> Compile(Engine* engine, std::vector
 absl::StatusOr<std::shared_ptr<CollectLink>> Link(Engine* engine, LinkRequest request);
 absl::StatusOr<std::shared_ptr<CollectScore>> Score(Engine* engine, std::vector<PromptPiece> pieces,
                                                     const LinkStrategy& strategy,
-                                                    std::vector<TokenId> continuation);
+                                                    std::vector<TokenId> continuation,
+                                                    std::string tenant = "default");
 
 // Own text, and a context compiled by `engine` behind `prefix`.
 PromptPiece Text(std::vector<TokenId> tokens);

@@ -184,6 +184,7 @@ void LinkCallImpl::Submit() {
 
 LinkRequest LinkCallImpl::MakeRequest() {
   LinkRequest request;
+  request.tenant = job_.tenant;
   request.strategy = job_.strategy;
   request.sampling = job_.sampling;
   request.choices = job_.choices;

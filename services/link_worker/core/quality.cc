@@ -165,6 +165,7 @@ absl::StatusOr<QualityReport> EngineQualityProbe::CompareAlone(const LinkJob& jo
   Engine& engine = *model_->engine;
   const std::vector<TokenId> ends = EndTokens(*model_->tokenizer);
   LinkRequest greedy;
+  greedy.tenant = job.tenant;
   greedy.pieces = WithoutObjects(job);
   greedy.strategy = {.kind = StrategyKind::kFull};
   greedy.sampling.temperature = 0;
@@ -180,7 +181,12 @@ absl::StatusOr<QualityReport> EngineQualityProbe::CompareAlone(const LinkJob& jo
 
   const auto score = [&](std::vector<PromptPiece> pieces, const LinkStrategy& strategy,
                          const std::shared_ptr<LogitsSink>& sink) -> absl::Status {
-    EPIC_RETURN_IF_ERROR(engine.SubmitScore({std::move(pieces), strategy, answer->tokens, cancel}, sink));
+    EPIC_RETURN_IF_ERROR(engine.SubmitScore({.tenant = job.tenant,
+                                             .pieces = std::move(pieces),
+                                             .strategy = strategy,
+                                             .continuation = answer->tokens,
+                                             .cancel = cancel},
+                                            sink));
     return sink->ending.Wait();
   };
   // `prefix` is exact as `full` is, and reads the rows that the answer's run has just computed.
