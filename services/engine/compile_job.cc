@@ -39,8 +39,9 @@ class CompileJob final : public Job {
         return;
       }
     }
-    for (uint32_t layer = 0; layer < context.shape.layers && status_.ok() && !cancelled(); ++layer) {
-      status_ = sink_->OnLayer(layer, ChunkSlab(context.shape, layer));
+    for (uint32_t layer = 0; layer < context.shape.layers && status_.ok(); ++layer) {
+      // Not OK with layers missing: OnDone(OK) says that the sink has had them all.
+      status_ = cancelled() ? CancelledError() : sink_->OnLayer(layer, ChunkSlab(context.shape, layer));
     }
     complete_ = true;
   }

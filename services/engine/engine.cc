@@ -173,7 +173,7 @@ class EngineImpl final : public Engine {
         ++job;
       }
     }
-    if (!gone.empty()) Retire(std::move(gone), absl::CancelledError("the client went away"));
+    if (!gone.empty()) Retire(std::move(gone), CancelledError());
   }
 
   static void Disown(Step* step, const Job* job) {

@@ -364,6 +364,26 @@ TEST_F(EngineTest, ACompileWhoseSinkFailsEndsWithThatError) {
   ExpectIdle();
 }
 
+TEST_F(EngineTest, ACompileCancelledBetweenItsLayersIsNotDone) {
+  Start();
+  struct Cancelling final : CompileSink {
+    absl::Status OnLayer(uint32_t, ByteSpan) override {
+      ++layers;
+      cancel.Cancel();
+      return absl::OkStatus();
+    }
+    void OnDone(const absl::Status& status) override { done.Set(status); }
+    CancelSource cancel;
+    uint32_t layers = 0;
+    Done done;
+  };
+  auto sink = std::make_shared<Cancelling>();
+  ASSERT_OK(engine_->SubmitCompile({.tokens = Tokens(1, 20), .cancel = sink->cancel.token()}, sink));
+  EXPECT_THAT(sink->done.Wait(), testing::StatusIs(absl::StatusCode::kCancelled));
+  EXPECT_EQ(sink->layers, 1u);
+  ExpectIdle();
+}
+
 // --- bounds
 
 TEST_F(EngineTest, BeyondTheQueueSubmissionsAreRefusedWithAnAdvice) {

@@ -23,6 +23,8 @@ bool HasExponent(ByteSpan values, Word exponent) {
 
 }  // namespace
 
+absl::Status CancelledError() { return absl::CancelledError("the client went away"); }
+
 bool AllFinite(ByteSpan values, KvDtype dtype) {
   return dtype == KvDtype::kF32 ? !HasExponent<uint32_t>(values, 0x7f800000u)
                                 : !HasExponent<uint16_t>(values, uint16_t{0x7f80u});

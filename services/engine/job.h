@@ -88,6 +88,9 @@ class Job {
   absl::Status status_;
 };
 
+// What the sink of a request hears that its caller cancelled.
+absl::Status CancelledError();
+
 // True when no value is NaN or infinite. Shape: any number of values of `dtype`.
 bool AllFinite(ByteSpan values, KvDtype dtype);
 
