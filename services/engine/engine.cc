@@ -229,7 +229,7 @@ class EngineImpl final : public Engine {
     if (!ran) return;
     for (const GroupOwner& owner : step.owners) {
       if (owner.panel_rows == 0 || owner.job == nullptr) continue;
-      owner.job->panels().done += owner.panel_rows;
+      owner.job->panels().EndStep();
       owner.job->OnPanel(context_);
     }
     RetireEnded();

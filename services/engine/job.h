@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -35,11 +36,14 @@ struct PanelRun {
   std::shared_ptr<KvBlock> block;
   std::vector<SharedSegment> shared;
   uint32_t logits_rows = 0;  // how many of the last rows need logits
-  uint32_t done = 0;
+  uint32_t done = 0;         // rows of steps that have ended
+  uint32_t running = 0;      // rows of the step that runs, behind those
 
   uint32_t remaining() const { return static_cast<uint32_t>(tokens.size()) - done; }
-  // The next `rows` rows. REQUIRES: rows <= remaining().
-  RowGroup Next(uint32_t rows) const;
+  // The next `rows` rows, for the step that begins. REQUIRES: rows <= remaining().
+  RowGroup Next(uint32_t rows);
+  // That step has ended.
+  void EndStep() { done += std::exchange(running, 0); }
 };
 
 class Job {
@@ -76,8 +80,10 @@ class Job {
 
  protected:
   Job(CancelToken cancel, int64_t submitted_ns) : cancel_(std::move(cancel)), submitted_ns_(submitted_ns) {}
-  // False when a logit is NaN or infinite: the job then fails.
-  bool CheckFinite(std::span<const float> logits);
+  // False when a logit, or a value of rows [first, first + rows) of `block`, is NaN or infinite: the job then
+  // fails.
+  bool CheckFinite(const KvShape& shape, const KvBlock& block, uint32_t first, uint32_t rows,
+                   std::span<const float> logits);
 
   const CancelToken cancel_;
   const int64_t submitted_ns_;
@@ -90,9 +96,6 @@ class Job {
 
 // What the sink of a request hears that its caller cancelled.
 absl::Status CancelledError();
-
-// True when no value is NaN or infinite. Shape: any number of values of `dtype`.
-bool AllFinite(ByteSpan values, KvDtype dtype);
 
 std::unique_ptr<Job> MakeLinkJob(const JobContext& context, LinkRequest request,
                                  std::shared_ptr<LinkSink> sink);

@@ -58,7 +58,7 @@ class LinkJob final : public PromptJob {
   }
 
   void OnPanelLogits(const JobContext& context, std::span<float> logits) override {
-    if (!CheckFinite(logits)) return;
+    if (!CheckPanel(context, logits)) return;
     MarkLinked(context);
     sink_->OnLinked(stats_);
     for (uint32_t i = 0; i < choices_.size(); ++i) Take(context, i, logits);
@@ -69,7 +69,9 @@ class LinkJob final : public PromptJob {
   }
 
   void OnDecodeLogits(const JobContext& context, uint32_t choice, std::span<float> logits) override {
-    if (!status_.ok() || !CheckFinite(logits)) return;
+    const Choice& decoded = choices_[choice];
+    if (!status_.ok()) return;
+    if (!CheckFinite(context.shape, *decoded.rows, decoded.tokens - 1, 1, logits)) return;
     Take(context, choice, logits);
   }
 

@@ -67,6 +67,12 @@ void PromptJob::Admit(const JobContext& context) {
   panels_.logits_rows = 1 + static_cast<uint32_t>(appended_.size());
 }
 
+bool PromptJob::CheckPanel(const JobContext& context, std::span<const float> logits) {
+  const uint32_t first = checked_rows_;
+  checked_rows_ = panels_.done + panels_.running;
+  return CheckFinite(context.shape, *panels_.block, first, checked_rows_ - first, logits);
+}
+
 void PromptJob::MarkLinked(const JobContext& context) {
   stats_.link_ns = context.clock->SteadyNs() - admitted_ns_;
 }

@@ -22,6 +22,9 @@ class PromptJob : public Job {
   PromptJob(const JobContext& context, std::string tenant, CancelToken cancel,
             std::vector<PromptPiece> pieces, const LinkStrategy& strategy, std::span<const TokenId> appended);
 
+  // False when one of these logits, or of the rows that ran since the last call, is NaN or infinite: the job
+  // then fails. Call for all logits of panel rows.
+  bool CheckPanel(const JobContext& context, std::span<const float> logits);
   // Marks the first logits of the prompt.
   void MarkLinked(const JobContext& context);
   // Gives the rows to the prefix cache when they are exact ones that `full` or `prefix` computed. Call once
@@ -41,6 +44,7 @@ class PromptJob : public Job {
   std::vector<TokenId> appended_;
   RowPlan plan_;
   PrefixCache::Hit hit_;
+  uint32_t checked_rows_ = 0;  // of the block, from its first row
   int64_t admitted_ns_ = 0;
 };
 

@@ -17,7 +17,7 @@ class ScoreJob final : public PromptJob {
         sink_(std::move(sink)) {}
 
   void OnPanelLogits(const JobContext& context, std::span<float> logits) override {
-    if (!status_.ok() || !CheckFinite(logits)) return;
+    if (!status_.ok() || !CheckPanel(context, logits)) return;
     if (next_ == 0) MarkLinked(context);
     sink_->OnLogits(next_++, logits);
   }
