@@ -20,6 +20,10 @@ class RopeTable {
  public:
   // frequencies: [head_dim/2] radians per position. Positions 0..max_position-1.
   RopeTable(RopePairs pairs, std::span<const double> frequencies, uint32_t max_position, double scale);
+  // Memory of such a table.
+  static uint64_t BytesOf(size_t half_dim, uint32_t max_position) {
+    return uint64_t{2} * sizeof(float) * half_dim * max_position;
+  }
   RopePairs pairs() const { return pairs_; }
   size_t half_dim() const { return half_dim_; }
   uint32_t max_position() const { return max_position_; }

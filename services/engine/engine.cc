@@ -39,7 +39,7 @@ class EngineImpl final : public Engine {
     std::unique_ptr<const Weights> weights;
     std::unique_ptr<const RopeTable> rope;
     ComputeFormat compute = ComputeFormat::kF32;
-    uint64_t scratch_bytes = 0;
+    uint64_t scratch_bytes = 0;  // with the rotary table: what all requests share
   };
 
   EngineImpl(Parts parts, const EngineOptions& options, const Clock* clock)
@@ -321,12 +321,28 @@ absl::Status CheckOptions(const EngineOptions& options) {
   return absl::OkStatus();
 }
 
+// A query turns by its place behind the chunk plus the length of the chunk's compile prefix: below twice the
+// context.
+uint32_t RopePositions(const ModelConfig& config) { return 2 * config.context_length; }
+
 absl::StatusOr<std::unique_ptr<const RopeTable>> MakeRope(const ModelConfig& config) {
   EPIC_ASSIGN_OR_RETURN(const std::vector<double> frequencies, RopeFrequencies(config.rope, config.head_dim));
-  // A query turns by its place behind the chunk plus the length of the chunk's compile prefix: below twice
-  // the context.
-  return std::make_unique<const RopeTable>(PairsOf(config.rope.pairing), frequencies,
-                                           2 * config.context_length, RopeScale(config.rope));
+  return std::make_unique<const RopeTable>(PairsOf(config.rope.pairing), frequencies, RopePositions(config),
+                                           RopeScale(config.rope));
+}
+
+// The context length is a number of the model file that no bytes of the file back: the table that it asks for
+// must fit before it is made.
+absl::StatusOr<uint64_t> SharedBytes(const ModelConfig& config, const EngineOptions& options) {
+  const uint64_t scratch = Forward::ScratchBytes(config, options.panel_tokens + options.max_sequences);
+  const uint64_t table = RopeTable::BytesOf(config.head_dim / 2, RopePositions(config));
+  if (scratch + table < options.memory_bytes) return scratch + table;
+  return Error(ErrorCode::kInvalidRequest,
+               "engine: memory of " + std::to_string(options.memory_bytes) + " bytes is not above the " +
+                   std::to_string(scratch) + " bytes of a step's scratch and the " + std::to_string(table) +
+                   " bytes of rotary embedding for a context of " + std::to_string(config.context_length) +
+                   " tokens: raise it, or lower panel_tokens",
+               "engine.memory_bytes");
 }
 
 }  // namespace
@@ -341,13 +357,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Mod
   parts.pool = std::make_unique<ThreadPool>(threads);
   const DType best = BestMatMulFormat();
   parts.compute = options.compute.value_or(best == DType::kBf16 ? ComputeFormat::kBf16 : ComputeFormat::kF32);
-  parts.scratch_bytes = Forward::ScratchBytes(model->config(), options.panel_tokens + options.max_sequences);
-  if (parts.scratch_bytes >= options.memory_bytes) {
-    return Error(ErrorCode::kInvalidRequest,
-                 "engine: memory of " + std::to_string(options.memory_bytes) + " bytes is below the " +
-                     std::to_string(parts.scratch_bytes) +
-                     " bytes of a step's scratch: raise it, or lower panel_tokens");
-  }
+  EPIC_ASSIGN_OR_RETURN(parts.scratch_bytes, SharedBytes(model->config(), options));
   EPIC_ASSIGN_OR_RETURN(parts.rope, MakeRope(model->config()));
   const DType format = parts.compute == ComputeFormat::kBf16 ? DType::kBf16 : DType::kF32;
   EPIC_ASSIGN_OR_RETURN(parts.weights, PackWeights(*model, format, parts.pool.get(), progress));

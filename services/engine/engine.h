@@ -34,7 +34,7 @@ struct EngineOptions {
   uint32_t panel_tokens = 512;                 // rows of a step's prompt panel
   uint32_t max_sequences = 32;                 // running at once, choices counted
   uint32_t max_queue = 256;                    // waiting requests; beyond it kQueueFull
-  uint64_t memory_bytes = 2ull << 30;          // private segments and scratch of all running requests
+  uint64_t memory_bytes = 2ull << 30;          // private segments, scratch, and the rotary table
   uint64_t prefix_cache_bytes = 256ull << 20;  // exactly computed prompts kept for `prefix`; 0 turns it off
 };
 
@@ -183,6 +183,9 @@ class Engine {
  public:
   virtual ~Engine() = default;
   // Packs the weights (progress may be null) and starts the loop. Clock must outlive the engine.
+  // Errors: kInvalidRequest (an option out of range, or memory_bytes below what scratch and the model's
+  // context length take), InvalidArgument (a tensor or rotary parameter that does not fit the configuration),
+  // Unimplemented (a compute format that this CPU lacks), ResourceExhausted.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(std::shared_ptr<const Model> model,
                                                         const EngineOptions& options, const Clock* clock,
                                                         PackProgress* progress = nullptr);

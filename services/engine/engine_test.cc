@@ -423,11 +423,13 @@ TEST_F(EngineTest, BeyondTheQueueSubmissionsAreRefusedWithAnAdvice) {
 TEST_F(EngineTest, RequestsWaitUntilTheirMemoryFitsAndOnesThatNeverCanAreRefused) {
   EngineOptions options = testing::TinyOptions(ComputeFormat::kF32);
   const KvLayout row = testing::MakeEngine(model_, options)->LayoutOf(1, 0);
-  // Scratch is 80 rows of all activations and 32 rows of logits; above it there is room for 150 rows.
+  // What all share is 80 rows of all activations, 32 rows of logits, and cos and sin of twice the context;
+  // above it there is room for 150 rows.
   const ModelConfig& config = model_->config();
   const uint64_t activations =
       2 * config.hidden + (2 * config.heads + 2 * config.kv_heads) * config.head_dim + 2 * config.ffn;
-  options.memory_bytes = 4 * (80 * activations + 32 * config.vocab) + 150 * row.TotalBytes();
+  const uint64_t rotary = 2 * 2 * config.context_length * config.head_dim / 2;
+  options.memory_bytes = 4 * (80 * activations + 32 * config.vocab + rotary) + 150 * row.TotalBytes();
   Start(options);
   const absl::Status never =
       engine_->SubmitLink(Greedy({Text(Tokens(1, 100))}, 52), std::make_shared<CollectLink>(1));
@@ -492,6 +494,16 @@ TEST_F(EngineTest, AScratchThatDoesNotFitIsAClearErrorAtStart) {
   const auto engine = Engine::Create(model_, options, SystemClock::Get());
   ASSERT_FALSE(engine.ok());
   EXPECT_EQ(CodeOf(engine.status()), ErrorCode::kInvalidRequest);
+}
+
+TEST_F(EngineTest, AContextLengthThatAFileMerelyClaimsIsAClearErrorAndTakesNoMemory) {
+  testing::TinyModelSpec spec;
+  spec.context_length = 1u << 24;
+  const auto engine =
+      Engine::Create(testing::LoadTiny(spec), testing::TinyOptions(ComputeFormat::kF32), SystemClock::Get());
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(CodeOf(engine.status()), ErrorCode::kInvalidRequest);
+  EXPECT_NE(MessageOf(engine.status()).find("16777216"), std::string::npos);
 }
 
 }  // namespace
