@@ -1,13 +1,15 @@
 // Oracle 7: the same bytes whatever shares the batch, for rows of prompts and for decode rows, in f32 and in
 // bf16.
+#include <cstring>
 #include <memory>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "common/testing/status_matchers.h"
+#include "services/engine/testing/batch_harness.h"
 #include "services/engine/testing/engine_harness.h"
 #include "services/engine/testing/tiny_engines.h"
 
@@ -17,8 +19,9 @@ namespace {
 using testing::CollectLink;
 using testing::CollectScore;
 using testing::Context;
-using testing::Done;
+using testing::EngineHold;
 using testing::RandomTokens;
+using testing::SampledLink;
 using testing::Text;
 
 constexpr LinkStrategy kLegoLink8{StrategyKind::kLegoLink, 8};
@@ -28,10 +31,10 @@ class EngineBatchTest : public ::testing::TestWithParam<std::tuple<std::string, 
  protected:
   EngineBatchTest() : model_(testing::LoadTiny(testing::TinyCaseOf(std::get<0>(GetParam())).spec)) {}
 
-  std::unique_ptr<Engine> MakeEngine(uint32_t panel_tokens) const {
+  std::unique_ptr<Engine> MakeEngine(uint32_t panel_tokens, uint32_t max_sequences = 80) const {
     EngineOptions options = testing::TinyOptions(std::get<1>(GetParam()));
     options.panel_tokens = panel_tokens;
-    options.max_sequences = 80;
+    options.max_sequences = max_sequences;
     return testing::MakeEngine(model_, options);
   }
   std::vector<TokenId> Tokens(uint64_t seed, size_t count) const {
@@ -47,92 +50,89 @@ struct Subject {
   std::shared_ptr<CollectLink> link = std::make_shared<CollectLink>(1);
 };
 
-// Holds the engine's thread in the first token of a small request until `open` is set, so that everything
-// submitted meanwhile is admitted together.
-std::shared_ptr<CollectLink> HoldEngine(Engine* engine, Done* held, Done* open) {
-  auto sink = std::make_shared<CollectLink>(1);
-  sink->on_token = [held, open](const GeneratedToken&) {
-    held->Set(absl::OkStatus());
-    EXPECT_OK(open->Wait());
-    return true;
-  };
-  LinkRequest request{.pieces = {Text({1})}, .strategy = kFull};
-  request.max_tokens = 1;
-  EXPECT_OK(engine->SubmitLink(std::move(request), sink));
-  EXPECT_OK(held->Wait());
-  return sink;
+void Submit(Engine* engine, const std::vector<PromptPiece>& pieces, const Subject& subject) {
+  EXPECT_OK(engine->SubmitScore({.pieces = pieces, .strategy = kLegoLink8, .continuation = {4, 9, 2}},
+                                subject.score));
+  EXPECT_OK(engine->SubmitLink(SampledLink(pieces, kLegoLink8, 10), subject.link));
 }
 
-LinkRequest LinkOf(std::vector<PromptPiece> pieces, uint32_t max_tokens, const LinkStrategy& strategy) {
-  LinkRequest request{.pieces = std::move(pieces), .strategy = strategy};
-  request.sampling.temperature = 0.9f;
-  request.sampling.logprobs = true;
-  request.sampling.top_logprobs = 20;
-  request.max_tokens = max_tokens;
-  return request;
-}
-
-Subject RunAmong(Engine* engine, const std::vector<PromptPiece>& pieces, uint32_t others, uint32_t vocab) {
-  Done held, open;
-  const auto holder = HoldEngine(engine, &held, &open);
+Subject RunAmong(Engine* engine, const std::vector<PromptPiece>& pieces, uint32_t others) {
+  EngineHold hold(engine);
   std::vector<std::shared_ptr<CollectLink>> sinks;
   Subject subject;
   for (uint32_t i = 0; i < others; ++i) {
-    if (i == others / 2) {
-      EXPECT_OK(engine->SubmitScore({.pieces = pieces, .strategy = kLegoLink8, .continuation = {4, 9, 2}},
-                                    subject.score));
-      EXPECT_OK(engine->SubmitLink(LinkOf(pieces, 10, kLegoLink8), subject.link));
-    }
+    if (i == others / 2) Submit(engine, pieces, subject);
     sinks.push_back(std::make_shared<CollectLink>(1));
-    std::vector<PromptPiece> mine = {Text(RandomTokens(100 + i, 1 + i * 7 % 60, vocab))};
+    std::vector<PromptPiece> mine = {Text(RandomTokens(100 + i, 1 + i * 7 % 60, engine->config().vocab))};
     if (i % 3 == 0) mine.insert(mine.begin(), pieces[1]);
-    EXPECT_OK(engine->SubmitLink(LinkOf(mine, 1 + i % 15, i % 2 == 0 ? kFull : kLegoLink8), sinks.back()));
+    EXPECT_OK(
+        engine->SubmitLink(SampledLink(mine, i % 2 == 0 ? kFull : kLegoLink8, 1 + i % 15), sinks.back()));
   }
-  if (others == 0) {
-    EXPECT_OK(engine->SubmitScore({.pieces = pieces, .strategy = kLegoLink8, .continuation = {4, 9, 2}},
-                                  subject.score));
-    EXPECT_OK(engine->SubmitLink(LinkOf(pieces, 10, kLegoLink8), subject.link));
-  }
-  open.Set(absl::OkStatus());
-  EXPECT_OK(holder->done.Wait());
+  if (others == 0) Submit(engine, pieces, subject);
+  hold.Release();
   EXPECT_OK(subject.score->done.Wait());
   EXPECT_OK(subject.link->done.Wait());
   for (const auto& sink : sinks) EXPECT_OK(sink->done.Wait());
   return subject;
 }
 
-void ExpectSameBytes(const Subject& a, const Subject& b) {
-  ASSERT_EQ(a.score->logits, b.score->logits);
-  ASSERT_EQ(a.link->Ids(0), b.link->Ids(0));
-  for (size_t i = 0; i < a.link->tokens[0].size(); ++i) {
-    const GeneratedToken& x = a.link->tokens[0][i];
-    const GeneratedToken& y = b.link->tokens[0][i];
-    ASSERT_EQ(x.logprob, y.logprob);
-    for (size_t t = 0; t < x.top_logprobs.size(); ++t) {
-      ASSERT_EQ(x.top_logprobs[t].token, y.top_logprobs[t].token);
-      ASSERT_EQ(x.top_logprobs[t].logprob, y.top_logprobs[t].logprob);
+bool HaveSameBytes(const Subject& a, const Subject& b) {
+  if (a.score->logits.size() != b.score->logits.size()) return false;
+  for (size_t i = 0; i < a.score->logits.size(); ++i) {
+    const std::vector<float>& x = a.score->logits[i];
+    const std::vector<float>& y = b.score->logits[i];
+    if (x.size() != y.size() || std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) != 0) return false;
+  }
+  return testing::HaveSameBytes(*a.link, *b.link);
+}
+
+// Panels of one row run each row of the prompt alone: the steps of larger ones are batches of that many rows,
+// of this request and of those that share its step.
+TEST_P(EngineBatchTest, APromptRowsBytesDoNotDependOnWhatSharesItsBatch) {
+  std::unique_ptr<Engine> single = MakeEngine(1);
+  ASSERT_OK_AND_ASSIGN(const PromptPiece a, Context(single.get(), Tokens(1, 61)));
+  ASSERT_OK_AND_ASSIGN(const PromptPiece b, Context(single.get(), Tokens(2, 45)));
+  const std::vector<PromptPiece> pieces = {Text(Tokens(3, 5)), a, b, Text(Tokens(4, 33))};
+  const Subject alone = RunAmong(single.get(), pieces, 0);
+  ASSERT_EQ(alone.score->logits.size(), 3u);
+  ASSERT_EQ(alone.link->tokens[0].size(), 10u);
+  EXPECT_TRUE(HaveSameBytes(RunAmong(single.get(), pieces, 3), alone));
+  for (const uint32_t panel : {2u, 5u, 16u, 48u, 64u, 512u}) {
+    const auto engine = MakeEngine(panel);
+    for (const uint32_t others : {0u, 1u, 15u, 63u}) {
+      EXPECT_TRUE(HaveSameBytes(RunAmong(engine.get(), pieces, others), alone))
+          << "panels of " << panel << " rows, " << others << " other requests";
     }
   }
 }
 
-TEST_P(EngineBatchTest, ARowsBytesDoNotDependOnWhatSharesItsBatch) {
-  const uint32_t vocab = model_->config().vocab;
-  const auto engine = MakeEngine(48);
+TEST_P(EngineBatchTest, ADecodeRowsBytesDoNotDependOnHowManyDecodeWithIt) {
+  const auto engine = MakeEngine(600, 512);
+  ASSERT_OK_AND_ASSIGN(const PromptPiece chunk, Context(engine.get(), Tokens(1, 61)));
+  const std::vector<PromptPiece> pieces = {Text(Tokens(3, 5)), chunk, Text(Tokens(4, 12))};
+  const auto alone = testing::DecodeAmong(engine.get(), pieces, kLegoLink8, 8, 1);
+  ASSERT_EQ(alone->tokens[0].size(), 8u);
+  for (const uint32_t batch : {2u, 5u, 16u, 64u, 512u}) {
+    const auto among = testing::DecodeAmong(engine.get(), pieces, kLegoLink8, 8, batch);
+    EXPECT_TRUE(testing::HaveSameBytes(*among, *alone)) << "batch of " << batch;
+  }
+}
+
+// The control of all comparisons here.
+TEST_P(EngineBatchTest, OneBitOfOneStoredValueChangesTheBytes) {
+  const auto engine = MakeEngine(64);
   ASSERT_OK_AND_ASSIGN(const PromptPiece a, Context(engine.get(), Tokens(1, 61)));
   ASSERT_OK_AND_ASSIGN(const PromptPiece b, Context(engine.get(), Tokens(2, 45)));
   const std::vector<PromptPiece> pieces = {Text(Tokens(3, 5)), a, b, Text(Tokens(4, 33))};
-  const Subject alone = RunAmong(engine.get(), pieces, 0, vocab);
-  EXPECT_EQ(alone.link->tokens[0].size(), 10u);
-  for (const uint32_t others : {1u, 4u, 15u, 63u}) {
-    SCOPED_TRACE(others);
-    ExpectSameBytes(RunAmong(engine.get(), pieces, others, vocab), alone);
-  }
-  for (const uint32_t panel : {5u, 33u, 512u}) {
-    SCOPED_TRACE(panel);
-    const auto other = MakeEngine(panel);
-    ExpectSameBytes(RunAmong(other.get(), pieces, 0, vocab), alone);
-    ExpectSameBytes(RunAmong(other.get(), pieces, 15, vocab), alone);
-  }
+  std::vector<PromptPiece> other = pieces;
+  other[2] = testing::WithOneBitFlipped(b, 0, 30);
+  const Subject good = RunAmong(engine.get(), pieces, 0);
+  const Subject bad = RunAmong(engine.get(), other, 0);
+  EXPECT_NE(bad.score->logits, good.score->logits);
+  EXPECT_FALSE(testing::HaveSameBytes(*bad.link, *good.link));
+  // In a row that the link recomputes it is not read at all.
+  other[2] = testing::WithOneBitFlipped(b, 0, 7);
+  EXPECT_TRUE(HaveSameBytes(RunAmong(engine.get(), other, 0), good));
 }
 
 TEST_P(EngineBatchTest, ACompilesBytesDoNotDependOnPanelsOrNeighbours) {

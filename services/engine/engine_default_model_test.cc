@@ -1,6 +1,7 @@
-// Oracles 1, 3, 4, 7 and 9 on the default model's real weights, in f32 and, where the CPU has it, in bf16.
+// Oracles 1, 3, 4, 5, 7 and 9 on the default model's real weights, in f32 and, where the CPU has it, in bf16.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -15,6 +16,8 @@
 #include "common/base/clock.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
+#include "kernels/api/dtype.h"
+#include "services/engine/testing/batch_harness.h"
 #include "services/engine/testing/engine_harness.h"
 #include "services/engine/testing/tiny_engines.h"
 
@@ -26,6 +29,7 @@ using testing::Score;
 using testing::Text;
 
 constexpr LinkStrategy kFull{StrategyKind::kFull, 0};
+constexpr LinkStrategy kPrefix{StrategyKind::kPrefix, 0};
 constexpr LinkStrategy kNaive{StrategyKind::kNaive, 0};
 constexpr LinkStrategy kLegoLink0{StrategyKind::kLegoLink, 0, CompilePrefixKind::kBos4};
 constexpr LinkStrategy LegoLink(uint32_t k) { return {StrategyKind::kLegoLink, k}; }
@@ -49,6 +53,48 @@ std::vector<TokenId> EnglishIds() {
   return longest;
 }
 
+// The object as if its keys had been rotated `steps` further where it was compiled: in double, by the
+// formula. REQUIRES: plain rotary embedding.
+std::shared_ptr<const KvObject> WithKeysRotated(const KvObject& object, const ModelConfig& config,
+                                                uint32_t steps, RopePairing pairing) {
+  EXPECT_EQ(config.rope.scaling, RopeScaling::kNone);
+  KvLayout layout = object.layout();
+  const bool f32 = layout.dtype == KvDtype::kF32;
+  const size_t half = layout.head_dim / 2;
+  auto copy = std::make_shared<testing::PlainObject>([&] {
+    KvLayout shifted = layout;
+    shifted.first_position += steps;
+    return shifted;
+  }());
+  for (uint32_t layer = 0; layer < layout.layers; ++layer) {
+    const MutableByteSpan slab = copy->MutableLayer(layer);
+    std::memcpy(slab.data(), object.Layer(layer).data(), slab.size());
+    auto* const k32 = reinterpret_cast<float*>(slab.data());
+    auto* const k16 = reinterpret_cast<Bf16*>(slab.data());
+    for (size_t row = 0; row < size_t{layout.kv_heads} * layout.tokens; ++row) {
+      for (size_t j = 0; j < half; ++j) {
+        const bool norm = pairing == RopePairing::kNorm;
+        const size_t at = row * layout.head_dim + (norm ? 2 * j : j);
+        const size_t partner = at + (norm ? 1 : half);
+        const double x = f32 ? k32[at] : ToF32(k16[at]);
+        const double y = f32 ? k32[partner] : ToF32(k16[partner]);
+        const double angle =
+            steps * std::pow(config.rope.base, -2.0 * static_cast<double>(j) / layout.head_dim);
+        const auto a = static_cast<float>(x * std::cos(angle) - y * std::sin(angle));
+        const auto b = static_cast<float>(x * std::sin(angle) + y * std::cos(angle));
+        if (f32) {
+          k32[at] = a;
+          k32[partner] = b;
+        } else {
+          k16[at] = ToBf16(a);
+          k16[partner] = ToBf16(b);
+        }
+      }
+    }
+  }
+  return copy;
+}
+
 class EngineDefaultModelTest : public ::testing::TestWithParam<ComputeFormat> {
  protected:
   void SetUp() override {
@@ -59,7 +105,8 @@ class EngineDefaultModelTest : public ::testing::TestWithParam<ComputeFormat> {
     EngineOptions options;
     options.compute = GetParam();
     options.kv_dtype = GetParam() == ComputeFormat::kF32 ? KvDtype::kF32 : KvDtype::kBf16;
-    options.panel_tokens = 64;
+    options.panel_tokens = 128;
+    options.max_sequences = 512;
     options.prefix_cache_bytes = 0;
     engine_ = testing::MakeEngine(*std::move(model), options);
     ids_ = EnglishIds();
@@ -111,6 +158,46 @@ TEST_P(EngineDefaultModelTest, ChunksExactInPlaceEqualFull) {
   const std::vector<TokenId> bos4(4, 0);
   const std::vector<PromptPiece> behind = {Text(bos4), Compiled(Ids(25, 100), bos4), Text(Ids(100, 118))};
   ExpectEqual(Run(behind, kLegoLink0), Run(behind, kFull), "bos4");
+}
+
+TEST_P(EngineDefaultModelTest, WithoutChunksEveryStrategyEqualsAPlainPrefill) {
+  const Logits plain = Run({Text(Ids(0, 90))}, kFull);
+  for (const LinkStrategy& strategy : {kPrefix, kNaive, LegoLink(16), kLegoLink0}) {
+    EXPECT_EQ(Run({Text(Ids(0, 50)), Text(Ids(50, 90))}, strategy), plain) << strategy.Name();
+  }
+}
+
+TEST_P(EngineDefaultModelTest, ALinkEqualsKeysRotatedToAbsolutePositionsAndNotTheOtherPairing) {
+  constexpr uint32_t kOffset = 75;
+  const PromptPiece chunk = Compiled(Ids(80, 180));
+  const PromptPiece before = Text(Ids(0, kOffset));
+  const PromptPiece question = Text(Ids(180, 200));
+  // Claims to be compiled behind so many other tokens: queries then turn by their absolute positions.
+  PromptPiece absolute = chunk;
+  absolute.prefix_tokens.assign(kOffset, 1);
+  PromptPiece wrong = absolute;
+  absolute.object = WithKeysRotated(*chunk.object, engine_->config(), kOffset, RopePairing::kNorm);
+  wrong.object = WithKeysRotated(*chunk.object, engine_->config(), kOffset, RopePairing::kNeox);
+  for (const LinkStrategy& strategy : {kNaive, LegoLink(16)}) {
+    const Logits expected = Run({before, absolute, question}, strategy);
+    ExpectEqual(Run({before, chunk, question}, strategy), expected, strategy.Name());
+    const Logits control = Run({before, wrong, question}, strategy);
+    EXPECT_GT(testing::KlDivergence(expected[0], control[0]), 1e-2) << strategy.Name();
+  }
+}
+
+TEST_P(EngineDefaultModelTest, ADecodeRowsBytesDoNotDependOnHowManyDecodeWithIt) {
+  const std::vector<PromptPiece> pieces = {Text(Ids(0, 10)), Compiled(Ids(10, 80)), Text(Ids(80, 95))};
+  const auto alone = testing::DecodeAmong(engine_.get(), pieces, LegoLink(16), 3, 1);
+  ASSERT_EQ(alone->tokens[0].size(), 3u);
+  for (const uint32_t batch : {2u, 5u, 16u, 64u, 512u}) {
+    const auto among = testing::DecodeAmong(engine_.get(), pieces, LegoLink(16), 3, batch);
+    EXPECT_TRUE(testing::HaveSameBytes(*among, *alone)) << "batch of " << batch;
+  }
+  std::vector<PromptPiece> other = pieces;
+  other[1] = testing::WithOneBitFlipped(pieces[1], 0, 40);
+  EXPECT_FALSE(
+      testing::HaveSameBytes(*testing::DecodeAmong(engine_.get(), other, LegoLink(16), 3, 1), *alone));
 }
 
 TEST_P(EngineDefaultModelTest, AnotherOrderEqualsObjectsCompiledForItAndAnyBatchGivesTheSameBytes) {

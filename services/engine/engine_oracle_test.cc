@@ -1,6 +1,7 @@
 // Oracles 1, 3, 4, 5 and 9 of the linking design, on tiny random models of every architecture, in f32 and,
 // where the CPU has it, in bf16; against the engine itself and against a reference in double precision.
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "common/testing/status_matchers.h"
 #include "services/engine/row_plan.h"
 #include "services/engine/testing/engine_harness.h"
+#include "services/engine/testing/plain_object.h"
 #include "services/engine/testing/reference_transformer.h"
 #include "services/engine/testing/tiny_engines.h"
 
@@ -74,6 +76,17 @@ Logits ToFloat(const std::vector<std::vector<double>>& rows) {
   Logits out;
   for (const auto& row : rows) out.emplace_back(row.begin(), row.end());
   return out;
+}
+
+// The same bytes, with another place of the first row in the layout.
+std::shared_ptr<const KvObject> AsIfCompiledAt(const KvObject& object, uint32_t first_position) {
+  KvLayout layout = object.layout();
+  layout.first_position = first_position;
+  auto copy = std::make_shared<testing::PlainObject>(layout);
+  for (uint32_t l = 0; l < layout.layers; ++l) {
+    std::memcpy(copy->MutableLayer(l).data(), object.Layer(l).data(), layout.LayerBytes());
+  }
+  return copy;
 }
 
 using Param = std::tuple<std::string, ComputeFormat>;
@@ -219,6 +232,11 @@ TEST_P(EngineOracleTest, AChunkCompiledBehindAHeadEqualsFullDirectlyBehindThatHe
     EXPECT_TRUE(Same(format_, Run(pieces, strategy), full)) << strategy.Name();
     EXPECT_EQ(stats_.cached_tokens, 83u);
   }
+  // The place where its keys were rotated counts: a few positions off, and the difference shows.
+  std::vector<PromptPiece> shifted = pieces;
+  shifted[1].object = AsIfCompiledAt(*pieces[1].object, 15);
+  shifted[1].prefix_tokens.resize(15);
+  EXPECT_TRUE(Differ(format_, Run(shifted, kNaive), full));
   // Anywhere else it is not exact, and the difference shows.
   const std::vector<PromptPiece> moved = {Compiled(head), Text(Tokens(8, 20)), Compiled(Tokens(1, 60), head),
                                           Text(Tokens(2, 7))};
@@ -246,7 +264,7 @@ TEST_P(EngineOracleTest, ChunksOfOneTokenAndShorterThanKLinkLikeTheReference) {
 
 std::vector<Param> Params() {
   std::vector<Param> params;
-  for (const testing::TinyCase& tiny : testing::TinyCases()) {
+  for (const testing::TinyCase& tiny : testing::GoldenCases()) {
     for (const ComputeFormat format : testing::NativeFormats()) params.emplace_back(tiny.name, format);
   }
   return params;

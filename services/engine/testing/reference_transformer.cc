@@ -5,6 +5,29 @@
 #include <numeric>
 
 namespace epic::testing {
+namespace {
+
+// YaRN (arXiv 2309.00071) by counting turns: pair j turns base^(-2j/D) * L / 2 pi times within the original
+// context. From the last pair that still turns beta_fast times to the first that turns at most beta_slow
+// times, interpolation by the factor grows linearly.
+std::vector<double> YarnTheta(const RopeConfig& rope, uint32_t head_dim) {
+  const auto theta = [&](double j) { return std::pow(rope.base, -2.0 * j / head_dim); };
+  const auto turns = [&](double j) {
+    return theta(j) * rope.original_context_length / (2 * std::acos(-1.0));
+  };
+  uint32_t low = 0, high = 0;
+  while (low + 1 < head_dim && turns(low + 1) >= rope.beta_fast) ++low;
+  while (high + 1 < head_dim && turns(high) > rope.beta_slow) ++high;
+  std::vector<double> out;
+  for (uint32_t j = 0; j < head_dim / 2; ++j) {
+    const double width = high > low ? high - low : 0.001;
+    const double share = std::clamp((static_cast<double>(j) - low) / width, 0.0, 1.0);
+    out.push_back(theta(j) * (1 - share) + theta(j) / rope.factor * share);
+  }
+  return out;
+}
+
+}  // namespace
 
 ReferenceTransformer::Matrix ReferenceTransformer::Read(const Tensor& tensor) {
   Matrix matrix{tensor.rows, tensor.cols, std::vector<float>(tensor.rows * tensor.cols)};
@@ -25,6 +48,10 @@ ReferenceTransformer::ReferenceTransformer(const Model& model, RopePairing pairi
     if (config_.rope.scaling == RopeScaling::kLinear) theta /= config_.rope.factor;
     if (config_.rope.scaling == RopeScaling::kLlama3) theta /= config_.rope.divisors[j];
     theta_.push_back(theta);
+  }
+  if (config_.rope.scaling == RopeScaling::kYarn) {
+    theta_ = YarnTheta(config_.rope, config_.head_dim);
+    rotated_length_ = config_.rope.attention_factor;
   }
   for (uint32_t l = 0; l < config_.layers; ++l) {
     const LayerTensors& in = model.layer(l);
@@ -69,8 +96,8 @@ std::vector<double> ReferenceTransformer::Rotate(const std::vector<double>& x, u
     for (size_t j = 0; j < half; ++j) {
       const size_t a = head + (pairing_ == RopePairing::kNorm ? 2 * j : j);
       const size_t b = head + (pairing_ == RopePairing::kNorm ? 2 * j + 1 : j + half);
-      const double c = std::cos(position * theta_[j]);
-      const double s = std::sin(position * theta_[j]);
+      const double c = rotated_length_ * std::cos(position * theta_[j]);
+      const double s = rotated_length_ * std::sin(position * theta_[j]);
       out[a] = x[a] * c - x[b] * s;
       out[b] = x[a] * s + x[b] * c;
     }

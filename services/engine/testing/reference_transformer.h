@@ -58,6 +58,7 @@ class ReferenceTransformer {
   const ModelConfig config_;
   const RopePairing pairing_;
   std::vector<double> theta_;
+  double rotated_length_ = 1.0;  // of a rotated unit vector: YaRN's attention factor
   Matrix embedding_, output_norm_, head_;
   std::vector<LayerMatrices> layers_;
 };
