@@ -103,6 +103,19 @@ std::shared_ptr<const Model> ModelWithAHiddenInfinity() {
   return *std::move(model);
 }
 
+// A model whose token kLoud is not a number.
+std::shared_ptr<const Model> ModelWithABrokenToken() {
+  const testing::TempDir dir;
+  const std::string folder = dir.path() + "/model";
+  testing::TinyModel(testing::TinyModelSpec{}).WriteHuggingFace(folder);
+  WeightEditor weights(folder + "/model.safetensors");
+  weights.Set("model.embed_tokens.weight", kLoud, 5, std::nan(""));
+  weights.Write();
+  auto model = Model::Load(folder);
+  EXPECT_OK(model.status());
+  return *std::move(model);
+}
+
 class EngineFiniteTest : public ::testing::TestWithParam<KvDtype> {
  protected:
   EngineFiniteTest() : model_(ModelWithAHiddenInfinity()) {
@@ -162,6 +175,22 @@ TEST_P(EngineFiniteTest, AnInfiniteKeyOfADecodedTokenEndsItsAnswerThere) {
   EXPECT_EQ(CodeOf(status), ErrorCode::kInternal);
   EXPECT_EQ(sink->Ids(0), std::vector<TokenId>{kLoud});
   EXPECT_EQ(sink->ends[0], std::vector<FinishReason>{FinishReason::kError});
+}
+
+// The head is tied to the embedding, so this token's logit is no number in any answer.
+TEST(EngineBrokenWeightsTest, AModelThatIsNotANumberFailsRequestsAndNothingElse) {
+  const auto engine = testing::MakeEngine(ModelWithABrokenToken(), testing::TinyOptions(ComputeFormat::kF32));
+  LinkRequest request{.pieces = {Text(Quiet(40))}, .strategy = kFull};
+  request.max_tokens = 3;
+  EXPECT_EQ(CodeOf(Link(engine.get(), request).status()), ErrorCode::kInternal);
+  EXPECT_EQ(CodeOf(Score(engine.get(), {Text(Quiet(40))}, kFull, {1, 2}).status()), ErrorCode::kInternal);
+  // A compile makes no logits.
+  EXPECT_OK(testing::Compile(engine.get(), Quiet(40)).status());
+  std::vector<TokenId> tokens = Quiet(40);
+  tokens[39] = kLoud;
+  EXPECT_EQ(CodeOf(testing::Compile(engine.get(), tokens).status()), ErrorCode::kInternal);
+  EXPECT_EQ(engine->Gauges().running, 0u);
+  EXPECT_EQ(engine->Gauges().private_rows, 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(KvTypes, EngineFiniteTest, ::testing::Values(KvDtype::kF32, KvDtype::kBf16),

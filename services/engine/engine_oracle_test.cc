@@ -262,6 +262,34 @@ TEST_P(EngineOracleTest, ChunksOfOneTokenAndShorterThanKLinkLikeTheReference) {
   EXPECT_TRUE(Same(format_, Run(pieces, kNaive), Reference(reference_, pieces, kNaive)));
 }
 
+// Sizes at the edge of what a model file may ask for: the kernels' narrowest tiles and their rests.
+TEST(EngineShapesTest, ModelsOfTheOddestSizesEqualTheReference) {
+  struct Shape {
+    uint32_t layers, hidden, heads, kv_heads, head_dim, ffn;
+  };
+  for (const Shape& shape : {Shape{1, 2, 1, 1, 2, 1}, Shape{2, 6, 3, 3, 6, 5}, Shape{1, 20, 8, 1, 10, 33},
+                             Shape{2, 34, 2, 1, 66, 17}}) {
+    for (const Architecture architecture :
+         {Architecture::kLlama, Architecture::kQwen2, Architecture::kQwen3}) {
+      testing::TinyModelSpec spec;
+      spec.architecture = architecture;
+      spec.layers = shape.layers;
+      spec.hidden = shape.hidden;
+      spec.heads = shape.heads;
+      spec.kv_heads = shape.kv_heads;
+      spec.head_dim = shape.head_dim;
+      spec.ffn = shape.ffn;
+      const auto model = testing::LoadTiny(spec);
+      const auto engine = testing::MakeEngine(model, testing::TinyOptions(ComputeFormat::kF32));
+      const auto tokens = RandomTokens(3, 50, spec.vocab);
+      ASSERT_OK_AND_ASSIGN(const auto score, Score(engine.get(), {Text(tokens)}, kFull, {1}));
+      const Logits all = ToFloat(ReferenceTransformer(*model).Prefill(tokens).logits);
+      EXPECT_TRUE(Same(ComputeFormat::kF32, score->logits, {all.back()}))
+          << "hidden " << shape.hidden << " head size " << shape.head_dim;
+    }
+  }
+}
+
 std::vector<Param> Params() {
   std::vector<Param> params;
   for (const testing::TinyCase& tiny : testing::GoldenCases()) {
