@@ -67,8 +67,7 @@ absl::StatusOr<Value> Repeat(const Value& sequence, int64_t times, Budget& budge
   EPIC_RETURN_IF_ERROR(budget.Spend(static_cast<uint64_t>(times)));
   if (const MarkedText* text = sequence.AsText()) {
     uint64_t bytes = 0;
-    if (__builtin_mul_overflow(static_cast<uint64_t>(times), uint64_t{text->size()}, &bytes))
-      return Overflow();
+    if (__builtin_mul_overflow(static_cast<uint64_t>(times), text->cost(), &bytes)) return Overflow();
     EPIC_RETURN_IF_ERROR(budget.SpendBytes(bytes));
     MarkedText out;
     for (int64_t i = 0; i < times; ++i) out.Append(*text);
@@ -93,7 +92,7 @@ absl::StatusOr<Value> Calculate(std::string_view operation, const Value& left, c
     return OnIntegers(operation, left.AsInteger(), right.AsInteger());
   if (left.IsNumber() && right.IsNumber()) return OnDoubles(operation, left.AsDouble(), right.AsDouble());
   if (operation == "+" && left.AsText() != nullptr && right.AsText() != nullptr) {
-    EPIC_RETURN_IF_ERROR(budget.SpendBytes(left.AsText()->size() + right.AsText()->size()));
+    EPIC_RETURN_IF_ERROR(budget.SpendBytes(left.AsText()->cost() + right.AsText()->cost()));
     MarkedText out = *left.AsText();
     out.Append(*right.AsText());
     return Value::Of(std::move(out));

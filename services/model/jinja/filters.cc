@@ -22,7 +22,7 @@ using Filter = Result (*)(const Value& input, const Arguments& arguments, Budget
 template <typename Map>
 Result MapText(const Value& input, Budget& budget, Map map) {
   EPIC_ASSIGN_OR_RETURN(const MarkedText text, Print(input, budget));
-  EPIC_RETURN_IF_ERROR(budget.SpendBytes(text.size()));
+  EPIC_RETURN_IF_ERROR(budget.SpendBytes(text.cost()));
   return Value::Of(map(text));
 }
 
@@ -103,7 +103,8 @@ Result Last(const Value& input, const Arguments& arguments, Budget& budget) {
 Result Follow(const Value& value, const Value& path, Budget& budget) {
   if (path.AsText() == nullptr) return GetItem(value, path, budget);
   Value current = value;
-  for (const MarkedText& part : Split(*path.AsText(), ".", -1, false)) {
+  EPIC_ASSIGN_OR_RETURN(const std::vector<MarkedText> parts, Split(*path.AsText(), ".", -1, false, budget));
+  for (const MarkedText& part : parts) {
     const std::string& name = part.bytes();
     int64_t index = 0;
     const auto end = std::from_chars(name.data(), name.data() + name.size(), index).ptr;
@@ -126,7 +127,7 @@ Result Join(const Value& input, const Arguments& arguments, Budget& budget) {
     if (bound[1]) {
       EPIC_ASSIGN_OR_RETURN(item, Follow(items[i], *bound[1], budget));
     }
-    EPIC_RETURN_IF_ERROR(budget.SpendBytes(separator.size()));
+    EPIC_RETURN_IF_ERROR(budget.SpendBytes(separator.cost()));
     if (i > 0) out.Append(separator);
     EPIC_ASSIGN_OR_RETURN(const MarkedText text, Print(item, budget));
     out.Append(text);
@@ -307,10 +308,10 @@ Result Indent(const Value& input, const Arguments& arguments, Budget& budget) {
   if (input.AsText() == nullptr) return OperationError("indent", input);
   EPIC_ASSIGN_OR_RETURN(MarkedText text, Print(input, budget));
   text.Append("\n");
-  const std::vector<MarkedText> lines = SplitLines(text);
+  EPIC_ASSIGN_OR_RETURN(const std::vector<MarkedText> lines, SplitLines(text, budget));
   MarkedText out;
   for (size_t i = 0; i < lines.size(); ++i) {
-    EPIC_RETURN_IF_ERROR(budget.SpendBytes(margin.size() + lines[i].size() + 1));
+    EPIC_RETURN_IF_ERROR(budget.SpendBytes(margin.cost() + lines[i].cost() + 1));
     if (i > 0) out.Append("\n");
     if (i == 0 ? first : (blank || !lines[i].empty())) out.Append(margin);
     out.Append(lines[i]);
@@ -325,8 +326,9 @@ Result SortKey(const Value& item, const std::optional<Value>& attribute, bool ca
   if (attribute && !attribute->Is<None>()) {
     EPIC_ASSIGN_OR_RETURN(key, Follow(item, *attribute, budget));
   }
-  if (!case_sensitive && key.AsText() != nullptr) return Value::Of(MapCase(*key.AsText(), Case::kLower));
-  return key;
+  if (case_sensitive || key.AsText() == nullptr) return key;
+  EPIC_RETURN_IF_ERROR(budget.SpendBytes(key.AsText()->cost()));
+  return Value::Of(MapCase(*key.AsText(), Case::kLower));
 }
 
 Result Unique(const Value& input, const Arguments& arguments, Budget& budget) {

@@ -100,7 +100,7 @@ absl::Status Interpreter::Emit(const MarkedText& text, MarkedText& out) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the chat template prints more than ", max_output_bytes_, " bytes"));
   }
-  EPIC_RETURN_IF_ERROR(budget_.SpendBytes(text.size()));
+  EPIC_RETURN_IF_ERROR(budget_.SpendBytes(text.cost()));
   out.Append(text);
   return absl::OkStatus();
 }
@@ -379,7 +379,7 @@ Interpreter::Result Interpreter::EvalConcat(const Expr& expr) {
   for (const ExprPtr& arg : expr.args) {
     EPIC_ASSIGN_OR_RETURN(const Value value, Eval(*arg));
     EPIC_ASSIGN_OR_RETURN(const MarkedText text, Print(value, budget_));
-    EPIC_RETURN_IF_ERROR(budget_.SpendBytes(text.size()));
+    EPIC_RETURN_IF_ERROR(budget_.SpendBytes(text.cost()));
     out.Append(text);
   }
   return Value::Of(std::move(out));

@@ -33,6 +33,8 @@ class MarkedText {
   const std::string& bytes() const { return bytes_; }
   size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
+  // Memory of a copy: what making one is paid with. Text of alternating origins takes more than its bytes.
+  uint64_t cost() const { return bytes_.size() + spans_.size() * sizeof(Span); }
   // Empty when all is the template's.
   const std::vector<Span>& spans() const { return spans_; }
 

@@ -85,7 +85,7 @@ std::optional<Value> OwnAttribute(const Value& value, std::string_view name) {
 }
 
 absl::StatusOr<bool> HasAffix(const MarkedText& text, std::string_view method,
-                              const std::optional<Value>& affix) {
+                              const std::optional<Value>& affix, Budget& budget) {
   std::vector<Value> options;
   if (affix && affix->AsList() != nullptr && affix->AsList()->tuple) {
     options = affix->AsList()->items;
@@ -96,7 +96,9 @@ absl::StatusOr<bool> HasAffix(const MarkedText& text, std::string_view method,
   for (const Value& option : options) {
     EPIC_ASSIGN_OR_RETURN(const MarkedText* part, TextArgument(method, option));
     const std::string_view bytes = text.bytes();
+    EPIC_RETURN_IF_ERROR(budget.Spend(1));
     if (part->size() > bytes.size()) continue;
+    EPIC_RETURN_IF_ERROR(budget.Spend(part->size() / 1024));
     const size_t at = method == "startswith" ? 0 : bytes.size() - part->size();
     if (bytes.substr(at, part->size()) == part->bytes()) return true;
   }
@@ -125,15 +127,17 @@ absl::StatusOr<Value> CallSplit(const MarkedText& text, std::string_view name, c
     // The search from the right is not linear in the worst case.
     if (name == "rsplit") EPIC_RETURN_IF_ERROR(budget.Spend(text.size() / 64 * found->size() / 64));
   }
-  return ListOfTexts(Split(text, separator, limit, name == "rsplit"), budget);
+  EPIC_ASSIGN_OR_RETURN(std::vector<MarkedText> parts,
+                        Split(text, separator, limit, name == "rsplit", budget));
+  return ListOfTexts(std::move(parts), budget);
 }
 
 // The number of bytes that a replacement will make, to be paid before it is made.
 absl::Status PayForReplace(const MarkedText& text, const MarkedText& from, const MarkedText& to,
                            Budget& budget) {
   const uint64_t places = from.empty() ? text.size() + 1 : text.size() / from.size();
-  if (to.size() <= from.size()) return absl::OkStatus();
-  if (places != 0 && to.size() > (uint64_t{1} << 40) / places) return budget.SpendBytes(~uint64_t{0});
+  if (to.cost() <= from.size()) return absl::OkStatus();
+  if (places != 0 && to.cost() > (uint64_t{1} << 40) / places) return budget.SpendBytes(~uint64_t{0});
   uint64_t found = places;
   if (!from.empty()) {
     found = 0;
@@ -142,7 +146,7 @@ absl::Status PayForReplace(const MarkedText& text, const MarkedText& from, const
       ++found;
     }
   }
-  return budget.SpendBytes(found * to.size());
+  return budget.SpendBytes(found * to.cost());
 }
 
 absl::StatusOr<Value> CallReplace(const MarkedText& text, const Arguments& arguments, Budget& budget) {
@@ -178,7 +182,7 @@ absl::StatusOr<Value> CallFind(const MarkedText& text, std::string_view name, co
 absl::StatusOr<Value> CallTextMethod(const Value& self, std::string_view name, const Arguments& arguments,
                                      Budget& budget) {
   const MarkedText& text = *self.AsText();
-  EPIC_RETURN_IF_ERROR(budget.SpendBytes(text.size()));
+  EPIC_RETURN_IF_ERROR(budget.SpendBytes(text.cost()));
   if (name == "strip" || name == "lstrip" || name == "rstrip")
     return CallStrip(text, name, arguments, budget);
   if (name == "split" || name == "rsplit") return CallSplit(text, name, arguments, budget);
@@ -186,7 +190,7 @@ absl::StatusOr<Value> CallTextMethod(const Value& self, std::string_view name, c
   if (name == "find" || name == "rfind" || name == "count") return CallFind(text, name, arguments, budget);
   if (name == "startswith" || name == "endswith") {
     EPIC_ASSIGN_OR_RETURN(const auto bound, Bind(name, arguments, {"affix"}));
-    EPIC_ASSIGN_OR_RETURN(const bool has, HasAffix(text, name, bound[0]));
+    EPIC_ASSIGN_OR_RETURN(const bool has, HasAffix(text, name, bound[0], budget));
     return Value::Bool(has);
   }
   if (name == "join") {
@@ -195,7 +199,10 @@ absl::StatusOr<Value> CallTextMethod(const Value& self, std::string_view name, c
     return CallFilter("join", *bound[0], Arguments{{self}, {}}, budget);
   }
   EPIC_RETURN_IF_ERROR(Bind(name, arguments, {}).status());
-  if (name == "splitlines") return ListOfTexts(SplitLines(text), budget);
+  if (name == "splitlines") {
+    EPIC_ASSIGN_OR_RETURN(std::vector<MarkedText> lines, SplitLines(text, budget));
+    return ListOfTexts(std::move(lines), budget);
+  }
   if (name == "upper") return Value::Of(MapCase(text, Case::kUpper));
   if (name == "lower") return Value::Of(MapCase(text, Case::kLower));
   return Value::Of(MapCase(text, name == "title" ? Case::kTitle : Case::kCapitalize));
@@ -256,6 +263,12 @@ absl::StatusOr<Value> CallLoopMethod(LoopData& loop, std::string_view name, cons
   }
   loop.last_changed = std::move(now);
   return Value::Bool(changed);
+}
+
+// Where the character stands that is `count` characters behind the one at byte `at`.
+size_t AfterCharacters(const MarkedText& text, size_t at, int64_t count) {
+  for (; count > 0; --count) at = text.CharacterEnd(at);
+  return at;
 }
 
 // Python's rules for slices: where to begin, how many, and the step.
@@ -364,16 +377,18 @@ absl::StatusOr<Value> GetSlice(const Value& value, const Value& start, const Val
     return MakeList(std::move(items), list->tuple, budget);
   }
   const MarkedText& text = *value.AsText();
-  EPIC_RETURN_IF_ERROR(budget.SpendBytes(text.size()));
+  EPIC_RETURN_IF_ERROR(budget.SpendBytes(text.cost()));
+  if (range.count == 0) return Value::Of(MarkedText());
+  if (range.step == 1) {
+    const size_t begin = AfterCharacters(text, 0, range.begin);
+    return Value::Of(text.Slice(begin, AfterCharacters(text, begin, range.count)));
+  }
+  // The table takes eight bytes for each character.
+  EPIC_RETURN_IF_ERROR(budget.SpendBytes(sizeof(size_t) * static_cast<uint64_t>(size)));
   std::vector<size_t> begins;
   begins.reserve(static_cast<size_t>(size) + 1);
   for (size_t at = 0; at < text.size(); at = text.CharacterEnd(at)) begins.push_back(at);
   begins.push_back(text.size());
-  if (range.count == 0) return Value::Of(MarkedText());
-  if (range.step == 1) {
-    return Value::Of(text.Slice(begins[static_cast<size_t>(range.begin)],
-                                begins[static_cast<size_t>(range.begin + range.count)]));
-  }
   MarkedText out;
   for (int64_t i = 0; i < range.count; ++i) {
     const auto at = static_cast<size_t>(range.begin + i * range.step);

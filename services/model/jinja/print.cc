@@ -106,7 +106,7 @@ absl::Status AppendRepr(const Value& value, Budget& budget, MarkedText& out) {
   EPIC_RETURN_IF_ERROR(budget.Spend(1));
   EPIC_RETURN_IF_ERROR(budget.SpendBytes(8));
   if (const MarkedText* text = value.AsText()) {
-    EPIC_RETURN_IF_ERROR(budget.SpendBytes(text->size()));
+    EPIC_RETURN_IF_ERROR(budget.SpendBytes(text->cost()));
     const bool single = text->bytes().find('\'') != std::string::npos;
     const char quote = single && text->bytes().find('"') == std::string::npos ? '"' : '\'';
     out.Append(std::string_view(&quote, 1));
@@ -164,7 +164,7 @@ class JsonPrinter {
 
  private:
   absl::Status AppendText(const MarkedText& text, MarkedText& out) {
-    EPIC_RETURN_IF_ERROR(budget_.SpendBytes(text.size()));
+    EPIC_RETURN_IF_ERROR(budget_.SpendBytes(text.cost()));
     out.Append("\"");
     AppendEscaped(text, EscapeForJson, out);
     out.Append("\"");
@@ -174,7 +174,7 @@ class JsonPrinter {
   absl::Status AppendList(const ListData& list, int level, MarkedText& out) {
     out.Append("[");
     for (size_t i = 0; i < list.items.size(); ++i) {
-      if (i > 0) out.Append(format_.item_separator);
+      if (i > 0) EPIC_RETURN_IF_ERROR(Separate(format_.item_separator, out));
       EPIC_RETURN_IF_ERROR(NewLine(level + 1, out));
       EPIC_RETURN_IF_ERROR(Append(list.items[i], level + 1, out));
     }
@@ -196,10 +196,10 @@ class JsonPrinter {
     }
     out.Append("{");
     for (size_t i = 0; i < entries.size(); ++i) {
-      if (i > 0) out.Append(format_.item_separator);
+      if (i > 0) EPIC_RETURN_IF_ERROR(Separate(format_.item_separator, out));
       EPIC_RETURN_IF_ERROR(NewLine(level + 1, out));
       EPIC_RETURN_IF_ERROR(AppendKey(entries[i]->first, level, out));
-      out.Append(format_.key_separator);
+      EPIC_RETURN_IF_ERROR(Separate(format_.key_separator, out));
       EPIC_RETURN_IF_ERROR(Append(entries[i]->second, level + 1, out));
     }
     if (!entries.empty()) EPIC_RETURN_IF_ERROR(NewLine(level, out));
@@ -214,6 +214,13 @@ class JsonPrinter {
     out.Append("\"");
     EPIC_RETURN_IF_ERROR(Append(key, level, out));
     out.Append("\"");
+    return absl::OkStatus();
+  }
+
+  // Templates choose separators, of any length.
+  absl::Status Separate(const std::string& separator, MarkedText& out) {
+    EPIC_RETURN_IF_ERROR(budget_.SpendBytes(separator.size()));
+    out.Append(separator);
     return absl::OkStatus();
   }
 
@@ -251,7 +258,7 @@ std::string PrintDouble(double number) {
 
 absl::StatusOr<MarkedText> Print(const Value& value, Budget& budget) {
   if (const MarkedText* text = value.AsText()) {
-    EPIC_RETURN_IF_ERROR(budget.SpendBytes(text->size()));
+    EPIC_RETURN_IF_ERROR(budget.SpendBytes(text->cost()));
     return *text;
   }
   if (value.IsUndefined()) return MarkedText();

@@ -6,6 +6,7 @@
 
 #include <utf8proc.h>
 
+#include "common/status/status_macros.h"
 #include "services/model/utf8.h"
 
 namespace epic::jinja {
@@ -55,7 +56,8 @@ size_t StrippedEnd(std::string_view text, std::optional<std::string_view> charac
   return text.size();
 }
 
-std::vector<MarkedText> SplitAtSpaces(const MarkedText& text, int64_t limit, bool from_right) {
+absl::StatusOr<std::vector<MarkedText>> SplitAtSpaces(const MarkedText& text, int64_t limit, bool from_right,
+                                                      Budget& budget) {
   const std::string_view bytes = text.bytes();
   std::vector<std::pair<size_t, size_t>> words;
   for (size_t at = 0; at < bytes.size();) {
@@ -65,6 +67,7 @@ std::vector<MarkedText> SplitAtSpaces(const MarkedText& text, int64_t limit, boo
     }
     const size_t begin = at;
     while (at < bytes.size() && !IsInSet(bytes, at, {})) at = EndOf(bytes, at);
+    EPIC_RETURN_IF_ERROR(budget.Spend(1));
     words.emplace_back(begin, at);
   }
   if (limit >= 0 && words.size() > static_cast<size_t>(limit) + 1) {
@@ -124,9 +127,10 @@ MarkedText Strip(const MarkedText& text, Sides sides, std::optional<std::string_
   return begin < end ? text.Slice(begin, end) : MarkedText();
 }
 
-std::vector<MarkedText> Split(const MarkedText& text, std::optional<std::string_view> separator,
-                              int64_t limit, bool from_right) {
-  if (!separator) return SplitAtSpaces(text, limit, from_right);
+absl::StatusOr<std::vector<MarkedText>> Split(const MarkedText& text,
+                                              std::optional<std::string_view> separator, int64_t limit,
+                                              bool from_right, Budget& budget) {
+  if (!separator) return SplitAtSpaces(text, limit, from_right, budget);
   std::vector<size_t> cuts;
   if (from_right) {
     size_t end = text.size();
@@ -134,6 +138,7 @@ std::vector<MarkedText> Split(const MarkedText& text, std::optional<std::string_
       if (end < separator->size()) break;
       const size_t found = std::string_view(text.bytes()).rfind(*separator, end - separator->size());
       if (found == kNone) break;
+      EPIC_RETURN_IF_ERROR(budget.Spend(1));
       cuts.push_back(found);
       end = found;
     }
@@ -142,6 +147,7 @@ std::vector<MarkedText> Split(const MarkedText& text, std::optional<std::string_
     for (size_t at = FindText(text.bytes(), *separator); at != kNone;
          at = FindText(text.bytes(), *separator, at + separator->size())) {
       if (limit >= 0 && static_cast<int64_t>(cuts.size()) >= limit) break;
+      EPIC_RETURN_IF_ERROR(budget.Spend(1));
       cuts.push_back(at);
     }
   }
@@ -155,7 +161,7 @@ std::vector<MarkedText> Split(const MarkedText& text, std::optional<std::string_
   return parts;
 }
 
-std::vector<MarkedText> SplitLines(const MarkedText& text) {
+absl::StatusOr<std::vector<MarkedText>> SplitLines(const MarkedText& text, Budget& budget) {
   const std::string_view bytes = text.bytes();
   std::vector<MarkedText> lines;
   size_t begin = 0;
@@ -165,6 +171,7 @@ std::vector<MarkedText> SplitLines(const MarkedText& text) {
       at = end;
       continue;
     }
+    EPIC_RETURN_IF_ERROR(budget.Spend(1));
     lines.push_back(text.Slice(begin, at));
     const bool pair = bytes.substr(at, 2) == "\r\n";
     at = begin = pair ? at + 2 : end;

@@ -1,5 +1,5 @@
-// Python's string methods on marked text: every character of a result keeps its origin. Pure.
-// Case is mapped one character to one (no sharp s to SS).
+// Python's string methods on marked text: every character of a result keeps its origin. Pure, but for the
+// budget. Case is mapped one character to one (no sharp s to SS).
 #ifndef EPIC_SERVICES_MODEL_JINJA_TEXT_OPS_H_
 #define EPIC_SERVICES_MODEL_JINJA_TEXT_OPS_H_
 
@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "services/model/jinja/budget.h"
 #include "services/model/jinja/marked_text.h"
 
 namespace epic::jinja {
@@ -25,10 +27,13 @@ enum class Sides : uint8_t { kBoth, kLeft, kRight };
 MarkedText Strip(const MarkedText& text, Sides sides, std::optional<std::string_view> characters);
 
 // Without `separator`: at runs of white space, without empty parts. At most `limit` cuts where limit >= 0.
-// REQUIRES: `separator` is not empty.
-std::vector<MarkedText> Split(const MarkedText& text, std::optional<std::string_view> separator,
-                              int64_t limit, bool from_right);
-std::vector<MarkedText> SplitLines(const MarkedText& text);
+// A step is spent on every part before any is made: a part takes far more memory than the byte that it may
+// stand for. REQUIRES: `separator` is not empty.
+absl::StatusOr<std::vector<MarkedText>> Split(const MarkedText& text,
+                                              std::optional<std::string_view> separator, int64_t limit,
+                                              bool from_right, Budget& budget);
+// Likewise.
+absl::StatusOr<std::vector<MarkedText>> SplitLines(const MarkedText& text, Budget& budget);
 
 // At most `limit` replacements where limit >= 0.
 MarkedText Replace(const MarkedText& text, std::string_view from, const MarkedText& to, int64_t limit);
