@@ -21,6 +21,10 @@ namespace {
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 constexpr std::string_view kSpmSpace = "\xE2\x96\x81";  // U+2581
 
+// Of a control or user-defined token. Text is matched against them at every byte, so a longest one of many
+// bytes, from an untrusted file, would make a long text take forever.
+constexpr size_t kMaxSpecialBytes = 256;
+
 // Control tokens that end a turn or a text, whatever the file says of eos and eot.
 constexpr std::array<std::string_view, 13> kEndOfGenerationTexts = {
     "<|eot_id|>",    "<|eom_id|>",      "<|im_end|>",    "<|end|>", "<end_of_turn>",
@@ -106,6 +110,18 @@ std::vector<TokenType> EffectiveTypes(const TokenizerSpec& spec) {
     if (ordinary && spec.tokens[id].size() > 1) types[id] = TokenType::kControl;
   }
   return types;
+}
+
+bool IsSpecial(TokenType type) { return type == TokenType::kControl || type == TokenType::kUserDefined; }
+
+absl::Status CheckSpecialTokens(const TokenizerSpec& spec, const std::vector<TokenType>& types) {
+  for (size_t id = 0; id < types.size(); ++id) {
+    const size_t size = spec.tokens[id].size();
+    if (!IsSpecial(types[id]) || size <= kMaxSpecialBytes) continue;
+    return TokenError(id, absl::StrCat("is a special token of ", size, " bytes; at most ", kMaxSpecialBytes,
+                                       " are allowed"));
+  }
+  return absl::OkStatus();
 }
 
 std::string WithSpacesEscaped(std::string_view text) {
@@ -200,7 +216,7 @@ void TokenizerImpl::FillTexts(const TokenizerSpec& spec) {
   bytes_.reserve(spec.tokens.size());
   for (TokenId id = 0; id < spec.tokens.size(); ++id) {
     const std::string& text = spec.tokens[id];
-    const bool special = types_[id] == TokenType::kControl || types_[id] == TokenType::kUserDefined;
+    const bool special = IsSpecial(types_[id]);
     if (spm && types_[id] == TokenType::kByte) {
       const std::optional<uint8_t> byte = ByteOfSpmText(text);
       bytes_.push_back(byte ? std::string(1, static_cast<char>(*byte)) : text);
@@ -226,6 +242,7 @@ absl::StatusOr<std::unique_ptr<const Tokenizer>> TokenizerImpl::Make(const Token
   EPIC_RETURN_IF_ERROR(CheckSpec(spec));
   // The encoders keep views of the texts inside the tokenizer, so it must not move any more.
   std::unique_ptr<TokenizerImpl> tokenizer(new TokenizerImpl(spec));
+  EPIC_RETURN_IF_ERROR(CheckSpecialTokens(spec, tokenizer->types_));
   tokenizer->FillTexts(spec);
   if (spec.kind == TokenizerKind::kBpe) {
     EPIC_ASSIGN_OR_RETURN(tokenizer->bpe_, BpeEncoder::Create(spec, tokenizer->types_, tokenizer->bytes_));

@@ -267,6 +267,23 @@ TEST(TokenizerTest, AWholePieceThatIsAControlTokenStaysTextWithIgnoreMerges) {
   EXPECT_EQ(EncodeOrDie(*tokenizer, "zqzqzq", true).size(), 1u);
 }
 
+TEST(TokenizerTest, SpecialTokensAreBoundedSoThatEveryTextTakesLinearTime) {
+  TokenizerSpec spec = TinySpec();
+  spec.tokens.push_back(std::string(256, 'a'));
+  spec.types.push_back(TokenType::kUserDefined);
+  const auto tokenizer = MakeOrDie(spec);
+  // From every one of these bytes on there is all of that token.
+  EXPECT_OK(tokenizer->Encode(std::string(1 << 18, 'a') + "b"));
+  EXPECT_EQ(EncodeOrDie(*tokenizer, std::string(512, 'a')).size(), 2u);
+  spec.tokens.back().push_back('a');
+  EXPECT_THAT(Tokenizer::Create(spec),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("257 bytes; at most 256")));
+  // The file may call it ordinary and name it as the end of an answer.
+  spec.types.back() = TokenType::kNormal;
+  spec.eos = static_cast<uint32_t>(spec.tokens.size() - 1);
+  EXPECT_THAT(Tokenizer::Create(spec), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("at most")));
+}
+
 TEST(TokenizerTest, ABadSpecificationNamesItsField) {
   const auto expect = [](auto change, const char* words) {
     TokenizerSpec spec = TinySpec();
