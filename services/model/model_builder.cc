@@ -121,6 +121,8 @@ class Builder {
   absl::Status CheckRope() const {
     const RopeConfig& rope = config().rope;
     EPIC_RETURN_IF_ERROR(CheckPositive("rotary base (rope.freq_base)", rope.base, 1e15));
+    // From 1 down, later pairs would turn as fast as the first or faster.
+    if (rope.base <= 1.0) return Bad("rotary base (rope.freq_base)", "must be above 1");
     if (rope.scaling == RopeScaling::kLinear || rope.scaling == RopeScaling::kYarn) {
       EPIC_RETURN_IF_ERROR(CheckPositive("rotary scaling factor", rope.factor, 1e6));
     }
@@ -135,7 +137,6 @@ class Builder {
       }
     }
     if (rope.scaling == RopeScaling::kYarn) {
-      if (rope.base <= 1.0) return Bad("rotary base (rope.freq_base)", "must be above 1 with YaRN scaling");
       EPIC_RETURN_IF_ERROR(CheckPositive("YaRN attention factor", rope.attention_factor, 1e3));
       EPIC_RETURN_IF_ERROR(CheckPositive("YaRN beta_fast", rope.beta_fast, 1e6));
       EPIC_RETURN_IF_ERROR(CheckPositive("YaRN beta_slow", rope.beta_slow, 1e6));
