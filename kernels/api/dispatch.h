@@ -1,4 +1,8 @@
 // Which implementation of an op runs: chosen from the CPU at run time, or forced by a test or a bench.
+//
+// The CPU is read once per process, at the first question, from any thread; nothing here owns memory. What
+// Highway compiles for which target is in simd_targets.h; whether a product is bf16 or f32 is asked of
+// matmul.h.
 #ifndef EPIC_KERNELS_API_DISPATCH_H_
 #define EPIC_KERNELS_API_DISPATCH_H_
 

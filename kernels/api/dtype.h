@@ -1,4 +1,7 @@
-// Element types of kernels and the rounding between them.
+// Element types of kernels and the rounding between them, one value at a time.
+//
+// Pure, any thread. Everything that rounds to bf16 gives the bits of ToBf16; arrays are converted by
+// kernels/convert. Storage formats of weight files are not here but in services/model.
 #ifndef EPIC_KERNELS_API_DTYPE_H_
 #define EPIC_KERNELS_API_DTYPE_H_
 

@@ -1,5 +1,7 @@
 // Splits `rows` into blocks and runs them on a pool, or here when the pool is null or the work is small.
-// No state of its own.
+//
+// No state of its own; called by the one thread that lends the pool. How work is split never changes a
+// result: callers give rows, never parts of a sum.
 #ifndef EPIC_KERNELS_API_PARALLEL_H_
 #define EPIC_KERNELS_API_PARALLEL_H_
 

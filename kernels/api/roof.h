@@ -1,4 +1,6 @@
-// The measured roof of benches: what a loop of independent f32 fused multiply-adds reaches on a pool.
+// The measured roofs that benches compare with: arithmetic and memory of the pool that an op runs on.
+//
+// A measurement takes the pool for itself; called from a bench's one thread. Nothing is kept between calls.
 #ifndef EPIC_KERNELS_API_ROOF_H_
 #define EPIC_KERNELS_API_ROOF_H_
 

@@ -1,5 +1,8 @@
 // Memory that a worker thread reuses from call to call: it grows and is freed with its thread. The contents
 // are undefined at the start of a task.
+//
+// Each object belongs to one thread (static thread_local in the op that uses it), so two uses at once in one
+// task need two objects. Not counted in the engine's memory: it is bounded by an op's tile.
 #ifndef EPIC_KERNELS_API_SCRATCH_H_
 #define EPIC_KERNELS_API_SCRATCH_H_
 

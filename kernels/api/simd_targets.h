@@ -1,5 +1,7 @@
 // The SIMD targets that every *_cpu.cc is compiled for: AVX-512, AVX2 and the baseline. Include it before any
 // header of Highway.
+//
+// Macros only. Which of the targets runs is Highway's choice by CPUID, once per process; tests force one.
 #ifndef EPIC_KERNELS_API_SIMD_TARGETS_H_
 #define EPIC_KERNELS_API_SIMD_TARGETS_H_
 

@@ -1,4 +1,7 @@
 // Vector functions that more than one op needs. Included once per SIMD target by Highway's foreach_target.
+//
+// Pure; the same bits on every target that has fused multiply-adds. Functions that one op alone needs stand
+// in its own _cpu.cc.
 #include <cstddef>
 #include <cstdint>
 

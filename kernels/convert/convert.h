@@ -1,4 +1,6 @@
-// Arrays between f32 and bf16. Rounding is that of kernels/api/dtype.h, bit for bit. Stateless.
+// Arrays between f32 and bf16. Rounding is that of kernels/api/dtype.h, bit for bit.
+//
+// Stateless; any thread. Works on the caller's thread: callers split large arrays themselves.
 #ifndef EPIC_KERNELS_CONVERT_CONVERT_H_
 #define EPIC_KERNELS_CONVERT_CONVERT_H_
 

@@ -1,4 +1,5 @@
-// The implementations behind convert.h.
+// The implementations behind convert.h, with its contracts. Only convert.cc and the tests of this folder look
+// here.
 #ifndef EPIC_KERNELS_CONVERT_CONVERT_INTERNAL_H_
 #define EPIC_KERNELS_CONVERT_CONVERT_INTERNAL_H_
 

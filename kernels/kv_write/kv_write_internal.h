@@ -1,4 +1,5 @@
-// The implementations behind kv_write.h: each writes rows [begin, end).
+// The implementations behind kv_write.h: each writes rows [begin, end), on the calling thread. Only
+// kv_write.cc looks here; it has checked the arguments.
 #ifndef EPIC_KERNELS_KV_WRITE_KV_WRITE_INTERNAL_H_
 #define EPIC_KERNELS_KV_WRITE_KV_WRITE_INTERNAL_H_
 

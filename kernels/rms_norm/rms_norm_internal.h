@@ -1,4 +1,5 @@
-// The implementations behind rms_norm.h: each norms rows [begin, end).
+// The implementations behind rms_norm.h: each norms rows [begin, end), on the calling thread. Only
+// rms_norm.cc looks here; it has checked the arguments.
 #ifndef EPIC_KERNELS_RMS_NORM_RMS_NORM_INTERNAL_H_
 #define EPIC_KERNELS_RMS_NORM_RMS_NORM_INTERNAL_H_
 

@@ -1,5 +1,8 @@
 // Rotary position embedding: one cos/sin table by integer position, built in double and kept in f32, and the
 // rotation of rows. NORM pairs (2j, 2j+1); NEOX pairs (j, j + head_dim/2).
+//
+// The table is immutable and shared by threads; whoever makes it keeps it for as long as kernels use it.
+// Which frequencies a model has (linear, Llama-3, YaRN) is not known here: the caller gives them.
 #ifndef EPIC_KERNELS_ROPE_ROPE_H_
 #define EPIC_KERNELS_ROPE_ROPE_H_
 

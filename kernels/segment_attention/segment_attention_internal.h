@@ -1,4 +1,5 @@
-// The implementations behind segment_attention.h.
+// The implementations behind segment_attention.h: each does the whole call and splits it over the pool. Only
+// segment_attention.cc looks here; it has checked the arguments.
 #ifndef EPIC_KERNELS_SEGMENT_ATTENTION_SEGMENT_ATTENTION_INTERNAL_H_
 #define EPIC_KERNELS_SEGMENT_ATTENTION_SEGMENT_ATTENTION_INTERNAL_H_
 

@@ -1,4 +1,5 @@
-// The implementations behind swiglu.h: each works on rows [begin, end).
+// The implementations behind swiglu.h: each works on rows [begin, end), on the calling thread. Only swiglu.cc
+// looks here; it has checked the arguments.
 #ifndef EPIC_KERNELS_SWIGLU_SWIGLU_INTERNAL_H_
 #define EPIC_KERNELS_SWIGLU_SWIGLU_INTERNAL_H_
 

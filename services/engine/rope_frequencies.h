@@ -1,4 +1,7 @@
-// Radians per position of each rotated pair, from a model's RopeConfig, and the kernels' pairing. Pure.
+// Radians per position of each rotated pair, from a model's RopeConfig, and the kernels' pairing.
+//
+// Pure, any thread; called once when an engine is made. What of a rotary configuration is refused is decided
+// when the model is read (services/model); the table itself is kernels/rope.
 #ifndef EPIC_SERVICES_ENGINE_ROPE_FREQUENCIES_H_
 #define EPIC_SERVICES_ENGINE_ROPE_FREQUENCIES_H_
 

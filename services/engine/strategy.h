@@ -1,4 +1,6 @@
 // Link strategies by name: which rows of the linked prompt are computed. Spellings are those of the API.
+//
+// Plain values and a parser; pure, any thread. What a strategy means for the rows of a prompt is row_plan.h.
 #ifndef EPIC_SERVICES_ENGINE_STRATEGY_H_
 #define EPIC_SERVICES_ENGINE_STRATEGY_H_
 

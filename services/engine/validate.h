@@ -1,4 +1,7 @@
-// Whether a request can be served at all: everything that a submission refuses at once. Pure.
+// Whether a request can be served at all: everything that a submission refuses at once, before it is queued.
+//
+// Pure, any thread. Bounds that depend on what else runs (the queue, memory) are the engine's, not here;
+// whether an object holds the KV of its tokens is the caller's promise, only its shape is looked at.
 #ifndef EPIC_SERVICES_ENGINE_VALIDATE_H_
 #define EPIC_SERVICES_ENGINE_VALIDATE_H_
 

@@ -1,5 +1,7 @@
 // A model's weights as the forward pass reads them: packed once, in f32 or bf16; immutable, shared by
 // threads.
+//
+// Owned by the engine for its life. The embedding is not here: its rows are read from the mapped file.
 #ifndef EPIC_SERVICES_ENGINE_WEIGHTS_H_
 #define EPIC_SERVICES_ENGINE_WEIGHTS_H_
 

@@ -1,4 +1,6 @@
-// Scores for a SentencePiece-style vocabulary that is given as a list of merges. Pure function.
+// Scores for a SentencePiece-style vocabulary that is given as a list of merges, as tokenizer.json has it.
+//
+// Pure function, any thread; used once when a folder is read. Encoding by these scores is tokenizer/spm.h.
 #ifndef EPIC_SERVICES_MODEL_HF_SPM_SCORES_H_
 #define EPIC_SERVICES_MODEL_HF_SPM_SCORES_H_
 

@@ -1,4 +1,6 @@
-// The errors of model files: InvalidArgument "FILE: FIELD: what is wrong and what works". Pure functions.
+// The errors of model files: InvalidArgument "FILE: FIELD: what is wrong and what works".
+//
+// Pure functions, any thread. Every text of an untrusted file goes through Quoted on its way into a message.
 #ifndef EPIC_SERVICES_MODEL_MODEL_ERROR_H_
 #define EPIC_SERVICES_MODEL_MODEL_ERROR_H_
 

@@ -1,4 +1,7 @@
-// What a tokenizer is made of, as read from a GGUF header or a tokenizer.json. Plain values.
+// What a tokenizer is made of, as read from a GGUF header or a tokenizer.json.
+//
+// Plain values, not yet trusted: Tokenizer::Create checks them. Part of a model's identity, so numbers of the
+// enums never change.
 #ifndef EPIC_SERVICES_MODEL_TOKENIZER_SPEC_H_
 #define EPIC_SERVICES_MODEL_TOKENIZER_SPEC_H_
 

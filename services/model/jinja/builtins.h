@@ -1,4 +1,7 @@
-// The filters, tests, methods and attributes that templates may use. Stateless; the budget pays for the work.
+// The filters, tests, methods and attributes that templates may use.
+//
+// Stateless, one thread per rendering; the budget pays for all work and for every text before it is made.
+// Loops, scopes and calls of macros are the interpreter's.
 #ifndef EPIC_SERVICES_MODEL_JINJA_BUILTINS_H_
 #define EPIC_SERVICES_MODEL_JINJA_BUILTINS_H_
 

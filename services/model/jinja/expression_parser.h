@@ -1,4 +1,7 @@
-// The part of the parser that reads expressions. One thread at a time; a parser lives for one template.
+// The part of the parser that reads expressions; statements are parser.cc's.
+//
+// One thread at a time; a parser lives for one template. Depth is bounded here, so that evaluation may
+// recurse.
 #ifndef EPIC_SERVICES_MODEL_JINJA_EXPRESSION_PARSER_H_
 #define EPIC_SERVICES_MODEL_JINJA_EXPRESSION_PARSER_H_
 

@@ -1,4 +1,7 @@
-// Runs a parsed template over given variables. Bounded in steps, text and depth; one thread, one run.
+// Runs a parsed template over given variables. Bounded in steps, text and depth.
+//
+// One thread, one run; the syntax tree and the budget outlive it. Values never form a cycle: a namespace
+// cannot hold a namespace or a loop.
 #ifndef EPIC_SERVICES_MODEL_JINJA_INTERPRETER_H_
 #define EPIC_SERVICES_MODEL_JINJA_INTERPRETER_H_
 

@@ -1,4 +1,6 @@
-// Template source to syntax tree, with the precedence and the grammar of Jinja 3. Pure.
+// Template source to syntax tree, with the precedence and the grammar of Jinja 3.
+//
+// Pure, any thread. Nesting and depth are bounded while parsing; nothing is evaluated.
 #ifndef EPIC_SERVICES_MODEL_JINJA_PARSER_H_
 #define EPIC_SERVICES_MODEL_JINJA_PARSER_H_
 

@@ -1,4 +1,6 @@
-// How values become text: as Python's str and repr, and as JSON. Pure but for the budget.
+// How values become text: as Python's str and repr, and as JSON.
+//
+// Pure but for the budget, which pays for each text before it is made; one thread per rendering.
 #ifndef EPIC_SERVICES_MODEL_JINJA_PRINT_H_
 #define EPIC_SERVICES_MODEL_JINJA_PRINT_H_
 

@@ -1,4 +1,6 @@
-// Unicode normalisation form C in O(n log n), for tokenizers that ask for it. Pure, any thread.
+// Unicode normalisation form C in O(n log n), for tokenizers that ask for it.
+//
+// Pure, any thread. Runs of combining marks of any length are sorted, not compared pairwise.
 #ifndef EPIC_SERVICES_MODEL_TOKENIZER_NFC_H_
 #define EPIC_SERVICES_MODEL_TOKENIZER_NFC_H_
 
