@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <vector>
 
 #include "kernels/api/simd_targets.h"
@@ -69,6 +70,29 @@ double MeasureFmaRoof(ThreadPool* pool) {
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     best = std::max(best, 2.0 * static_cast<double>(done) / took.count());
+  }
+  return best;
+}
+
+double MeasureCopyRoof(ThreadPool* pool, size_t bytes) {
+  constexpr double kSeconds = 0.05;
+  const size_t blocks = pool == nullptr ? 1 : pool->threads();
+  const size_t block = std::max(bytes / 2 / blocks, size_t{64});
+  std::vector<char> from(blocks * block, 1), to(blocks * block);
+  const auto copy = [&](size_t index, uint32_t) {
+    std::memcpy(to.data() + index * block, from.data() + index * block, block);
+  };
+  double best = 0, spent = 0;
+  while (spent < kSeconds) {
+    const auto start = std::chrono::steady_clock::now();
+    if (pool == nullptr) {
+      copy(0, 0);
+    } else {
+      pool->ParallelFor(blocks, copy);
+    }
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    spent += took.count();
+    best = std::max(best, 2.0 * static_cast<double>(blocks * block) / took.count());
   }
   return best;
 }

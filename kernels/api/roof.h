@@ -4,12 +4,18 @@
 #ifndef EPIC_KERNELS_API_ROOF_H_
 #define EPIC_KERNELS_API_ROOF_H_
 
+#include <cstddef>
+
 #include "kernels/api/thread_pool.h"
 
 namespace epic {
 
 // FLOP per second (two per multiply-add), the best of a few short runs; takes about 50 ms.
 double MeasureFmaRoof(ThreadPool* pool);
+
+// Bytes per second, read and written together, of copying `bytes` from one array to another, again and again:
+// what memory, or the cache that such an array fits into, gives. Takes about 50 ms.
+double MeasureCopyRoof(ThreadPool* pool, size_t bytes);
 
 }  // namespace epic
 

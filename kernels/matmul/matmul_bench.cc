@@ -4,104 +4,144 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <cstring>
 #include <dnnl.hpp>
+#include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
-#include "common/base/random.h"
-#include "kernels/api/roof.h"
+#include "kernels/api/bench_harness.h"
 #include "kernels/matmul/matmul.h"
 
 namespace epic {
 namespace {
 
-constexpr uint32_t kThreads = 2;
+using bench::Pool;
+using bench::RandomValues;
 
-ThreadPool* Pool() {
-  static ThreadPool pool(kThreads);
-  return &pool;
-}
+// A product's inputs, and what some of its rows must give: the reference's sums in double of the same
+// weights.
+struct Problem {
+  Problem(size_t rows, size_t outputs, size_t inputs, DType format)
+      : rows(rows),
+        outputs(outputs),
+        inputs(inputs),
+        format(format),
+        w(RandomValues(outputs * inputs, 1)),
+        x(RandomValues(rows * inputs, 2)) {}
 
-double Roof() {
-  static const double roof = MeasureFmaRoof(Pool());
-  return roof;
-}
-
-std::vector<float> RandomValues(size_t count, uint64_t seed) {
-  Rng rng(seed);
-  std::vector<float> values(count);
-  for (float& value : values) value = static_cast<float>(rng.Uniform() - 0.5);
-  return values;
-}
-
-// Times every iteration by itself: the best one says what the code can do when others use the machine too.
-template <typename Fn>
-void Measure(benchmark::State& state, double flop, const Fn& fn) {
-  double best = 1e30;
-  for (auto _ : state) {
-    const auto start = std::chrono::steady_clock::now();
-    fn();
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    best = std::min(best, took.count());
+  std::unique_ptr<const PackedMatrix> Pack(KernelPath path) const {
+    auto packed = PackMatrix(
+        outputs, inputs, format,
+        [&](size_t index, std::span<float> row) {
+          std::copy_n(w.begin() + index * inputs, inputs, row.begin());
+        },
+        Pool(), path);
+    return packed.ok() ? std::move(packed).value() : nullptr;
   }
-  state.counters["best_GFLOPS"] = flop / best * 1e-9;
-  state.counters["roof%"] = 100 * flop / best / Roof();
+  MatMulArgs Args(const PackedMatrix* matrix, size_t first, size_t count, float* out) const {
+    return {.x = x.data() + first * inputs,
+            .rows = count,
+            .x_stride = inputs,
+            .weights = matrix,
+            .out = out,
+            .out_stride = outputs};
+  }
+  // The first, the last and some rows between. Sums of `inputs` products below 1/4 each: rounding to bf16
+  // (where x is rounded at all) moves one by 2^-8 of it, and the signs are random.
+  bool Agrees(std::span<const float> out) const {
+    const std::unique_ptr<const PackedMatrix> reference = Pack(KernelPath::kReference);
+    const double most =
+        (format == DType::kBf16 ? 0x1.0p-8 : 0x1.0p-20) * std::sqrt(static_cast<double>(inputs));
+    std::vector<float> expected(outputs);
+    for (size_t row = 0; row < rows; row += std::max<size_t>(1, (rows - 1) / 4)) {
+      MatMul(Args(reference.get(), row, 1, expected.data()), Pool());
+      if (!bench::Agree(out.subspan(row * outputs, outputs), expected, most)) return false;
+    }
+    return true;
+  }
+  double Flop() const { return 2.0 * static_cast<double>(rows * outputs * inputs); }
+
+  const size_t rows, outputs, inputs;
+  const DType format;
+  const std::vector<float> w;  // [outputs][inputs]
+  const std::vector<float> x;  // [rows][inputs]
+};
+
+Problem ProblemOf(const benchmark::State& state) {
+  return Problem(state.range(0), state.range(1), state.range(2),
+                 state.range(3) != 0 ? DType::kBf16 : DType::kF32);
 }
 
 // Ours. Arguments: rows, outputs, inputs, bf16.
 void BM_MatMul(benchmark::State& state) {
-  const size_t rows = state.range(0), outputs = state.range(1), inputs = state.range(2);
-  const DType format = state.range(3) != 0 ? DType::kBf16 : DType::kF32;
-  const std::vector<float> w = RandomValues(outputs * inputs, 1);
-  const std::vector<float> x = RandomValues(rows * inputs, 2);
-  std::vector<float> out(rows * outputs);
-  const auto matrix = PackMatrix(
-      outputs, inputs, format,
-      [&](size_t index, std::span<float> row) {
-        std::copy_n(w.begin() + index * inputs, inputs, row.begin());
-      },
-      Pool());
-  const MatMulArgs args = {.x = x.data(),
-                           .rows = rows,
-                           .x_stride = inputs,
-                           .weights = matrix->get(),
-                           .out = out.data(),
-                           .out_stride = outputs};
+  const Problem problem = ProblemOf(state);
+  const std::unique_ptr<const PackedMatrix> matrix = problem.Pack(KernelPath::kAuto);
+  if (matrix == nullptr) return state.SkipWithError("no product in this format on this CPU");
+  std::vector<float> out(problem.rows * problem.outputs);
+  const MatMulArgs args = problem.Args(matrix.get(), 0, problem.rows, out.data());
   MatMul(args, Pool());
-  double expected = 0;
-  for (size_t k = 0; k < inputs; ++k) expected += double{x[k]} * w[k];
-  if (std::abs(expected - out[0]) > 0.01 * std::sqrt(static_cast<double>(inputs))) {
-    state.SkipWithError("wrong result");
-    return;
-  }
-  Measure(state, 2.0 * static_cast<double>(rows * outputs * inputs), [&] { MatMul(args, Pool()); });
+  if (!problem.Agrees(out)) return state.SkipWithError("wrong result");
+  bench::ReportFlop(state, problem.Flop(), bench::BestSeconds(state, [&] { MatMul(args, Pool()); }));
+}
+
+// The bytes of `values` as a memory of oneDNN has them.
+template <typename T>
+dnnl::memory PlainMemory(const dnnl::memory::desc& desc, const dnnl::engine& engine,
+                         const std::vector<T>& values) {
+  dnnl::memory memory(desc, engine);
+  std::memcpy(memory.get_data_handle(), values.data(), desc.get_size());
+  return memory;
+}
+
+dnnl::memory MemoryOf(const dnnl::memory::desc& desc, const dnnl::engine& engine,
+                      const std::vector<float>& values, DType format) {
+  if (format == DType::kF32) return PlainMemory(desc, engine, values);
+  std::vector<Bf16> rounded;
+  for (const float value : values) rounded.push_back(ToBf16(value));
+  return PlainMemory(desc, engine, rounded);
 }
 
 // Bare oneDNN on as many threads of its own.
+void RunOneDnn(benchmark::State& state) {
+  const Problem problem = ProblemOf(state);
+  const auto rows = static_cast<int64_t>(problem.rows), outputs = static_cast<int64_t>(problem.outputs);
+  const auto inputs = static_cast<int64_t>(problem.inputs);
+  using Type = dnnl::memory::data_type;
+  using Tag = dnnl::memory::format_tag;
+  const Type type = problem.format == DType::kBf16 ? Type::bf16 : Type::f32;
+  const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  dnnl::stream stream(engine);
+  const dnnl::memory::desc x({rows, inputs}, type, Tag::ab);
+  const dnnl::memory::desc out({rows, outputs}, Type::f32, Tag::ab);
+  const dnnl::matmul::primitive_desc plan({x, dnnl::memory::desc({inputs, outputs}, type, Tag::any), out},
+                                          engine);
+  const dnnl::matmul product(plan);
+  dnnl::memory x_memory = MemoryOf(x, engine, problem.x, problem.format);
+  dnnl::memory plain = MemoryOf({{inputs, outputs}, type, Tag::ba}, engine, problem.w, problem.format);
+  dnnl::memory out_memory(out, engine), w_memory(plan.weights_desc(), engine);
+  dnnl::reorder(plain, w_memory).execute(stream, plain, w_memory);
+  const auto run = [&] {
+    product.execute(stream,
+                    {{DNNL_ARG_SRC, x_memory}, {DNNL_ARG_WEIGHTS, w_memory}, {DNNL_ARG_DST, out_memory}});
+    stream.wait();
+  };
+  run();
+  if (!problem.Agrees(
+          {static_cast<const float*>(out_memory.get_data_handle()), problem.rows * problem.outputs})) {
+    return state.SkipWithError("wrong result");
+  }
+  bench::ReportFlop(state, problem.Flop(), bench::BestSeconds(state, run));
+}
+
 void BM_OneDnn(benchmark::State& state) {
-  const int64_t rows = state.range(0), outputs = state.range(1), inputs = state.range(2);
-  const auto type = state.range(3) != 0 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
-  omp_set_num_threads(kThreads);
-  {
-    const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
-    dnnl::stream stream(engine);
-    using Tag = dnnl::memory::format_tag;
-    const dnnl::memory::desc x({rows, inputs}, type, Tag::ab);
-    const dnnl::memory::desc w({inputs, outputs}, type, Tag::any);
-    const dnnl::memory::desc out({rows, outputs}, dnnl::memory::data_type::f32, Tag::ab);
-    const dnnl::matmul::primitive_desc description({x, w, out}, engine);
-    const dnnl::matmul product(description);
-    dnnl::memory x_memory(x, engine), out_memory(out, engine), w_memory(description.weights_desc(), engine);
-    std::memset(x_memory.get_data_handle(), 0, x.get_size());
-    std::memset(w_memory.get_data_handle(), 0, description.weights_desc().get_size());
-    Measure(state, 2.0 * static_cast<double>(rows * outputs * inputs), [&] {
-      product.execute(stream,
-                      {{DNNL_ARG_SRC, x_memory}, {DNNL_ARG_WEIGHTS, w_memory}, {DNNL_ARG_DST, out_memory}});
-      stream.wait();
-    });
+  omp_set_num_threads(bench::kThreads);
+  try {
+    RunOneDnn(state);
+  } catch (const dnnl::error& error) {
+    state.SkipWithError(error.what());
   }
   omp_set_num_threads(1);
 }

@@ -143,6 +143,44 @@ TEST_P(MatMulTest, EqualsADoubleSumOverSizesAroundEveryTileBoundary) {
   }
 }
 
+// Blocks of 32 rows (oneDNN), panels too wide to be widened first (beyond 4096 inputs), and row blocks of
+// half a second-level cache (60 rows at 5000 inputs).
+TEST_P(MatMulTest, EqualsADoubleSumAroundTheBoundariesOfLargeProducts) {
+  Rng rng(15);
+  struct Shape {
+    size_t rows, outputs, inputs;
+  };
+  for (const Shape& shape :
+       {Shape{31, 40, 65}, Shape{32, 40, 65}, Shape{33, 40, 65}, Shape{63, 33, 64}, Shape{64, 33, 64},
+        Shape{65, 33, 64}, Shape{48, 33, 4095}, Shape{48, 33, 4096}, Shape{48, 33, 4097}, Shape{47, 7, 4097},
+        Shape{59, 7, 5000}, Shape{60, 7, 5000}, Shape{61, 7, 5000}}) {
+    const std::vector<float> w = RandomValues(shape.outputs * shape.inputs, &rng);
+    const std::vector<float> x = RandomValues(shape.rows * shape.inputs, &rng);
+    std::vector<float> out(shape.rows * shape.outputs);
+    const auto matrix = PackThisWay(shape.outputs, shape.inputs, w);
+    MatMul({.x = x.data(),
+            .rows = shape.rows,
+            .x_stride = shape.inputs,
+            .weights = matrix.get(),
+            .out = out.data(),
+            .out_stride = shape.outputs},
+           &pool_);
+    for (size_t at = 0; at < out.size(); ++at) {
+      const float* x_row = x.data() + at / shape.outputs * shape.inputs;
+      const float* w_row = w.data() + at % shape.outputs * shape.inputs;
+      double sum = 0, magnitude = 0;
+      for (size_t k = 0; k < shape.inputs; ++k) {
+        const double product = double{Rounded(InputFormat(*matrix), x_row[k])} * Rounded(format(), w_row[k]);
+        sum += product;
+        magnitude += std::abs(product);
+      }
+      ASSERT_NEAR(out[at], sum, Tolerance(shape.inputs, magnitude))
+          << "rows " << shape.rows << " outputs " << shape.outputs << " inputs " << shape.inputs << " at "
+          << at;
+    }
+  }
+}
+
 TEST_P(MatMulTest, ARowHasTheSameBytesInEveryBatchAndOnEveryNumberOfThreads) {
   Rng rng(12);
   constexpr size_t kOutputs = 203, kInputs = 576, kRows = 512;
