@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <span>
 
 #include <gtest/gtest.h>
 
@@ -112,6 +113,41 @@ TEST_F(EmbeddedStoreTest, DeletionSurvivesARestartAndFreesTheDisk) {
   static_cast<StoreCore*>(store.get())->Housekeep();
   EXPECT_LT(store->Usage().disk_bytes, before / 8);
   EXPECT_EQ(CodeOf(store->GetContext(kTenant, ids[0]).status()), ErrorCode::kContextDeleted);
+}
+
+// How many files of the folder hold these bytes.
+int FilesWith(const std::string& dir, std::string_view bytes) {
+  int files = 0;
+  for (const auto& entry : fs::directory_iterator(dir)) {
+    const std::string content = epic::testing::ReadFileOrDie(entry.path().string());
+    if (content.find(bytes) != std::string::npos) ++files;
+  }
+  return files;
+}
+
+TEST_F(EmbeddedStoreTest, WhatIsDeletedIsGoneFromEveryFileWithinADay) {
+  const KvLayout small = LayoutOf(100, 2, 1, 16);  // through the log
+  const KvLayout large = LayoutOf(100, 2, 2, 64);  // blob files
+  for (const KvLayout& layout : {small, large}) {
+    const std::string files = Options().dir + "/rocksdb";
+    const std::vector<TokenId> tokens = TokensOf(1, 100);
+    const auto token_bytes = AsText(AsBytes(std::span<const TokenId>(tokens)));
+    const std::string slab = SlabOf(layout, 1, 7);
+    const CacheId id = CacheId::Of(kTenant, {}, tokens);
+    auto store = Open();
+    ASSERT_OK(store->CreateContext(ContextOf(1, 100)));
+    ASSERT_OK(store->CreateContext(ContextOf(2, 100)));  // stays
+    ASSERT_OK(PutObject(store.get(), kTenant, {id, {}}, layout, 7));
+    static_cast<StoreCore*>(store.get())->DrainWrites();
+    EXPECT_GT(FilesWith(files, token_bytes), 0);
+    EXPECT_GT(FilesWith(files, slab.substr(0, 64)), 0);
+    ASSERT_OK(store->DeleteContext(kTenant, id));
+    clock_.AdvanceMs(int64_t{24} * 3600 * 1000);
+    static_cast<StoreCore*>(store.get())->Housekeep();
+    store.reset();  // RocksDB removes files in the background
+    EXPECT_EQ(FilesWith(files, token_bytes), 0) << layout.head_dim;
+    EXPECT_EQ(FilesWith(files, slab.substr(0, 64)), 0) << layout.head_dim;
+  }
 }
 
 TEST_F(EmbeddedStoreTest, AFewRecordsTakeLittleOfTheDisk) {

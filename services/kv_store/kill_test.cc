@@ -35,7 +35,8 @@ struct Message {
   uint64_t seed;
 };
 
-KvLayout Layout() { return LayoutOf(kTokens, 4, 2, 64); }
+// By turns small, through the log (slabs of 20 KiB), and not (40 KiB).
+KvLayout LayoutFor(uint64_t seed) { return LayoutOf(kTokens, 4, 2, seed % 2 == 0 ? 64 : 128); }
 CacheId IdOf(uint64_t seed) { return CacheId::Of(kTenant, {}, TokensOf(seed, kTokens)); }
 
 EmbeddedStoreOptions Options(const std::string& dir) {
@@ -56,7 +57,7 @@ void WriteForEver(KvStore* store, int pipe, uint64_t first_seed) {
     if (durable) context.durability = Durability::kObject;
     if (!store->CreateContext(context).ok()) _exit(4);
     Tell(pipe, Event::kCreated, seed);
-    if (!PutObject(store, kTenant, {IdOf(seed), {}}, Layout(), seed).ok()) _exit(5);
+    if (!PutObject(store, kTenant, {IdOf(seed), {}}, LayoutFor(seed), seed).ok()) _exit(5);
     if (durable) Tell(pipe, Event::kDurable, seed);
     if (seed % 5 == 0) {
       if (!store->DeleteContext(kTenant, IdOf(seed)).ok()) _exit(6);
@@ -149,7 +150,7 @@ int Verify(KvStore* store, const Acknowledged& acknowledged) {
     if (tokens.ok()) {
       EXPECT_EQ(*tokens, TokensOf(seed, kTokens)) << seed;
     }
-    const auto result = store->Acquire(kTenant, {IdOf(seed), {}}, Layout());
+    const auto result = store->Acquire(kTenant, {IdOf(seed), {}}, LayoutFor(seed));
     EXPECT_OK(result);
     if (!result.ok() || result->object == nullptr) {
       EXPECT_FALSE(acknowledged.durable.contains(seed)) << "a durable object is lost: " << seed;

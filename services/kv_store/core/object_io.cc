@@ -37,6 +37,17 @@ absl::StatusOr<ObjectHead> ReadHead(TableStore* tables, const TenantObjectKey& k
 
 }  // namespace
 
+void AddSlabs(uint64_t number, const HostObject& object, WriteBatch* batch) {
+  for (uint32_t layer = 0; layer < object.layout().layers; ++layer) {
+    const ByteSpan slab = object.Layer(layer);
+    const auto add = [&](std::string row, uint64_t at, uint64_t bytes) {
+      batch->Put(Table::kSlabs, std::move(row), std::string(AsText(slab.subspan(at, bytes))));
+      return absl::OkStatus();
+    };
+    ForEachPiece(number, layer, slab.size(), add).IgnoreError();  // adding cannot fail
+  }
+}
+
 absl::Status WriteSlabs(TableStore* tables, uint64_t number, const HostObject& object) {
   for (uint32_t layer = 0; layer < object.layout().layers; ++layer) {
     const ByteSpan slab = object.Layer(layer);

@@ -13,6 +13,8 @@
 
 namespace epic::kv_store {
 
+// Adds the slabs to `batch` as rows of object `number`.
+void AddSlabs(uint64_t number, const HostObject& object, WriteBatch* batch);
 // Writes the slabs as rows of object `number` and makes them durable. They are orphans until an object entry
 // names the number. Errors: those of the TableStore.
 absl::Status WriteSlabs(TableStore* tables, uint64_t number, const HostObject& object);

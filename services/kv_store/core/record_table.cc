@@ -269,6 +269,7 @@ absl::StatusOr<RecordPlan> RecordTable::PlanCreate(const ContextKey& key, const 
   MutexLock lock(&mu_);
   const auto old = Find(key);
   RecordPlan plan = old.ok() ? Merge(**old, context) : NewRecord(key, context);
+  plan.replaces = plan.created && records_.contains(key);
   EPIC_RETURN_IF_ERROR(ValidateRecord(plan.record));
   // A name given on a hit must be free or this context's own, even where it is not taken over.
   EPIC_RETURN_IF_ERROR(CheckName(plan.record, context.name));

@@ -35,8 +35,9 @@ inline constexpr int64_t kTombstoneLifeMs = int64_t{7} * 24 * 3600 * 1000;
 
 struct RecordPlan {
   ContextRecord record;
-  bool created = false;  // no such context before
-  bool changed = false;  // something to write
+  bool created = false;   // no such context before
+  bool replaces = false;  // created over one that has expired and is still on disk
+  bool changed = false;   // something to write
 };
 
 class RecordTable {

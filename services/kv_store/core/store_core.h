@@ -6,10 +6,11 @@
 // written and housekeeping runs. Objects may outlive the store; writers may not.
 //
 // Order on disk. Record, token ids and the end of a tombstone are one synced batch; a removal (record, token
-// ids, object entries, slabs, tombstone) is another. Slabs are written and flushed under a number of their
-// own, then one synced batch writes the object entry that makes them an object, removes the copy that it
-// replaces, and removes leftovers. After a crash an object is whole or absent; slabs without an entry are
-// swept at open.
+// ids, object entries, slabs, tombstone) is another. Slabs are written under a number of their own; the batch
+// with the object entry, which makes them an object, also removes the copy that it replaces, and leftovers.
+// Slabs of a small object are in that batch, those of others are flushed before. The batch is synced only
+// where the context asks for a durable object: else it is safe with the next sync. After a crash an object is
+// whole or absent; slabs without an entry are swept at open.
 #ifndef EPIC_SERVICES_KV_STORE_CORE_STORE_CORE_H_
 #define EPIC_SERVICES_KV_STORE_CORE_STORE_CORE_H_
 
@@ -41,7 +42,9 @@ namespace epic::kv_store {
 struct StoreOptions {
   uint64_t memory_bytes = uint64_t{1} << 30;     // of object buffers, uncommitted writers included
   uint64_t disk_bytes_max = uint64_t{16} << 30;  // 0: objects are kept in memory only
-  const Clock* clock = SystemClock::Get();       // outlives the store
+  // Objects up to this size whose slabs are inline values go through the log with their entry.
+  uint64_t small_object_bytes = uint64_t{256} << 10;
+  const Clock* clock = SystemClock::Get();  // outlives the store
   WriteBehind::Options writer;
 };
 
@@ -111,6 +114,7 @@ class StoreCore final : public KvStore {
   // On the writer's thread.
   absl::Status WriteObject(const WriteBehind::Item& item);
   absl::Status TryWriteObject(const WriteBehind::Item& item);
+  bool IsSmall(const KvLayout& layout) const;
   absl::Status WriteEntry(const WriteBehind::Item& item, uint64_t number);
   uint64_t DiskRoom();
   bool MakeDiskRoom(uint64_t bytes);

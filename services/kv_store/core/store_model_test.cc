@@ -26,8 +26,12 @@ constexpr FaultRates kBadDisk = {
 
 class Run {
  public:
+  // Every other seed writes its objects through the log.
   Run(uint64_t seed, bool bad_disk)
-      : bad_disk_(bad_disk), rng_(seed), faults_(std::make_shared<Faults>(seed + 1)) {
+      : bad_disk_(bad_disk),
+        small_object_bytes_(seed % 2 == 0 ? uint64_t{1} << 20 : 0),
+        rng_(seed),
+        faults_(std::make_shared<Faults>(seed + 1)) {
     Open();
   }
   ~Run() { CheckLeases(); }
@@ -95,7 +99,11 @@ class Run {
     faults_->Set({});
     auto store = StoreCore::Open(
         std::make_unique<FaultyTableStore>(std::make_unique<MemoryTableStore>(disk_), faults_),
-        {.memory_bytes = 6 * kPage, .disk_bytes_max = 30 * kPage, .clock = &clock_, .writer = {}});
+        {.memory_bytes = 6 * kPage,
+         .disk_bytes_max = 30 * kPage,
+         .small_object_bytes = small_object_bytes_,
+         .clock = &clock_,
+         .writer = {}});
     ASSERT_OK(store);
     store_ = *std::move(store);
     if (bad_disk_) faults_->Set(kBadDisk);
@@ -301,6 +309,7 @@ class Run {
   }
 
   const bool bad_disk_;
+  const uint64_t small_object_bytes_;
   Rng rng_;
   ManualClock clock_;
   std::shared_ptr<MemoryDisk> disk_ = std::make_shared<MemoryDisk>();

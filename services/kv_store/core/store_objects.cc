@@ -132,7 +132,7 @@ absl::StatusOr<ObjectPtr> StoreCore::CommitObject(const TenantObjectKey& key, Ob
     published = objects_.Publish(key, std::move(object));
   }
   if (options_.disk_bytes_max == 0 || published.on_disk) return published.object;
-  WriteBehind::Item item{.key = key, .object = published.object, .ticket = published.ticket};
+  WriteBehind::Item item{.key = key, .object = published.object, .ticket = published.ticket, .durable = wait};
   if (wait) {
     EPIC_RETURN_IF_ERROR(writer_->EnqueueAndWait(std::move(item)));
   } else if (published.first) {
@@ -219,6 +219,11 @@ absl::Status StoreCore::WriteObject(const WriteBehind::Item& item) {
   return status;
 }
 
+// Writing its bytes twice, to the log and to a table, costs less than a flush of its own.
+bool StoreCore::IsSmall(const KvLayout& layout) const {
+  return layout.LayerBytes() < kInlineValueBytes && ObjectBytes(layout) <= options_.small_object_bytes;
+}
+
 absl::Status StoreCore::TryWriteObject(const WriteBehind::Item& item) {
   if (!objects_.NeedsWrite(item.key, item.ticket)) return absl::OkStatus();
   const uint64_t bytes = ObjectBytes(item.object->layout());
@@ -228,7 +233,8 @@ absl::Status StoreCore::TryWriteObject(const WriteBehind::Item& item) {
                      " bytes of KV on disk; free space there or raise the store's disk limit");
   }
   const uint64_t number = next_number_++;
-  absl::Status status = WriteSlabs(tables_.get(), number, *item.object);
+  absl::Status status;
+  if (!IsSmall(item.object->layout())) status = WriteSlabs(tables_.get(), number, *item.object);
   if (status.ok()) status = WriteEntry(item, number);
   if (!status.ok()) DiscardSlabs(number);
   return status;
@@ -248,10 +254,11 @@ absl::Status StoreCore::WriteEntry(const WriteBehind::Item& item, uint64_t numbe
   WriteBatch batch;
   if (const auto old = objects_.DiskCopyOf(item.key)) DeleteSlabs(&batch, old->number);
   for (const uint64_t orphan : leftovers) DeleteSlabs(&batch, orphan);
+  const KvLayout& layout = item.object->layout();
+  if (IsSmall(layout)) AddSlabs(number, *item.object, &batch);
   batch.Put(Table::kObjects, RowKey(item.key),
             EncodeObjectEntry({.number = number, .variant = item.key.variant, .head = item.object->head()}));
-  EPIC_RETURN_IF_ERROR(tables_->Write(batch, Sync::kYes));
-  const KvLayout& layout = item.object->layout();
+  EPIC_RETURN_IF_ERROR(tables_->Write(batch, item.durable ? Sync::kYes : Sync::kNo));
   objects_.SetDisk(item.key, {.number = number, .bytes = ObjectBytes(layout), .layout = layout}, item.ticket);
   MutexLock orphans(&orphans_mu_);
   for (const uint64_t orphan : leftovers) orphans_.erase(orphan);

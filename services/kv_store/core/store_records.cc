@@ -125,7 +125,7 @@ absl::Status StoreCore::WritePlan(const ContextKey& key, const RecordPlan& plan,
   if (tokens != nullptr) batch.Put(Table::kTokens, RowKey(key), EncodeTokens(*tokens));
   if (plan.created && records_.HasTombstone(key)) batch.Delete(Table::kTombstones, RowKey(key));
   // A created context starts without objects, also over an expired one whose removal the disk refused.
-  if (plan.created) DeleteObjectRows(key, &batch);
+  if (plan.replaces) DeleteObjectRows(key, &batch);
   if (absl::Status status = tables_->Write(batch, sync); !status.ok()) {
     records_.Abandon(plan);
     return status;
@@ -214,7 +214,8 @@ absl::StatusOr<bool> StoreCore::RemoveContext(const ContextKey& key, RemovalCaus
   batch.Delete(Table::kTokens, RowKey(key));
   batch.Put(Table::kTombstones, RowKey(key), EncodeTombstone(*tombstone));
   DeleteObjectRows(key, &batch);
-  EPIC_RETURN_IF_ERROR(tables_->Write(batch, Sync::kYes));
+  // Nobody waits for an expiry, and one that a crash undoes is due again.
+  EPIC_RETURN_IF_ERROR(tables_->Write(batch, cause == RemovalCause::kExpired ? Sync::kNo : Sync::kYes));
   records_.ApplyRemoval(key, *tombstone);
   objects_.RemoveContext(key);
   int64_t none = 0;

@@ -27,6 +27,10 @@ inline constexpr size_t kTables = 5;
 
 enum class Sync : uint8_t { kNo, kYes };
 
+// Values below this size lie beside their keys: they are cheap to write through the log, and their bytes go
+// with the row. Larger ones may lie in files that many rows share.
+inline constexpr uint64_t kInlineValueBytes = uint64_t{32} << 10;
+
 // Changes that happen together or not at all, in the order in which they were added. A value type.
 class WriteBatch {
  public:

@@ -6,9 +6,15 @@
 namespace epic::kv_store {
 namespace {
 
-bool AddsData(const WriteBatch& batch) {
+bool AddsRows(const WriteBatch& batch) {
   return std::any_of(batch.changes().begin(), batch.changes().end(),
                      [](const WriteBatch::Change& change) { return change.value.has_value(); });
+}
+
+bool AddsSlabs(const WriteBatch& batch) {
+  return std::any_of(batch.changes().begin(), batch.changes().end(), [](const WriteBatch::Change& change) {
+    return change.table == Table::kSlabs && change.value.has_value();
+  });
 }
 
 }  // namespace
@@ -41,7 +47,7 @@ void WatchedTables::NoteWrite(const absl::Status& status, bool proves_room, std:
 
 absl::Status WatchedTables::Write(const WriteBatch& batch, Sync sync) {
   absl::Status status = inner_->Write(batch, sync);
-  NoteWrite(status, AddsData(batch), &full_for_rows_);
+  NoteWrite(status, AddsRows(batch), AddsSlabs(batch) ? &full_for_slabs_ : &full_for_rows_);
   return status;
 }
 

@@ -22,6 +22,7 @@ class WriteBehind {
     TenantObjectKey key;
     ObjectPtr object;
     uint64_t ticket = 0;
+    bool durable = false;  // the write ends with a sync
   };
   struct Options {
     uint64_t max_pending_bytes = uint64_t{256} << 20;

@@ -30,7 +30,6 @@ namespace fs = std::filesystem;
 constexpr std::array<const char*, kTables> kFamilies = {"records", "tokens", "tombstones", "objects",
                                                         "slabs"};
 constexpr uint64_t kMiB = uint64_t{1} << 20;
-constexpr uint64_t kMinBlobBytes = 4096;  // smaller slabs stay beside their keys
 
 rocksdb::Slice ToSlice(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -67,7 +66,7 @@ rocksdb::ColumnFamilyOptions FamilyOptions(Table table) {
   if (table == Table::kSlabs) {
     options.write_buffer_size = 64 * kMiB;
     options.enable_blob_files = true;
-    options.min_blob_size = kMinBlobBytes;
+    options.min_blob_size = kInlineValueBytes;
     options.blob_file_size = 256 * kMiB;
   }
   return options;
