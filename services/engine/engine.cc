@@ -34,7 +34,7 @@ absl::Status Draining() {
 class EngineImpl final : public Engine {
  public:
   struct Parts {
-    std::shared_ptr<const Model> model;
+    ModelConfig config;
     std::unique_ptr<ThreadPool> pool;
     std::unique_ptr<const Weights> weights;
     std::unique_ptr<const RopeTable> rope;
@@ -53,7 +53,7 @@ class EngineImpl final : public Engine {
         limits_{.config = &config(), .shape = shape_, .max_sequences = options.max_sequences},
         prefix_cache_(options.prefix_cache_bytes),
         builder_(options.panel_tokens),
-        forward_(parts_.model.get(), parts_.weights.get(), parts_.rope.get(), shape_,
+        forward_(&parts_.config, parts_.weights.get(), parts_.rope.get(), shape_,
                  options.panel_tokens + options.max_sequences, parts_.pool.get()),
         context_{.shape = shape_,
                  .clock = clock,
@@ -63,7 +63,7 @@ class EngineImpl final : public Engine {
 
   ~EngineImpl() override { Stop(); }
 
-  const ModelConfig& config() const override { return parts_.model->config(); }
+  const ModelConfig& config() const override { return parts_.config; }
   ComputeFormat compute() const override { return parts_.compute; }
   KvDtype kv_dtype() const override { return options_.kv_dtype; }
 
@@ -361,7 +361,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Mod
   EPIC_ASSIGN_OR_RETURN(parts.rope, MakeRope(model->config()));
   const DType format = parts.compute == ComputeFormat::kBf16 ? DType::kBf16 : DType::kF32;
   EPIC_ASSIGN_OR_RETURN(parts.weights, PackWeights(*model, format, parts.pool.get(), progress));
-  parts.model = std::move(model);
+  parts.config = model->config();
   return std::make_unique<EngineImpl>(std::move(parts), options, clock);
 }
 

@@ -182,7 +182,8 @@ struct PackProgress {
 class Engine {
  public:
   virtual ~Engine() = default;
-  // Packs the weights (progress may be null) and starts the loop. Clock must outlive the engine.
+  // Packs the weights (progress may be null) and starts the loop. Clock must outlive the engine; the model
+  // is not used once this returns.
   // Errors: kInvalidRequest (an option out of range, or memory_bytes below what scratch and the model's
   // context length take), InvalidArgument (a tensor or rotary parameter that does not fit the configuration),
   // Unimplemented (a compute format that this CPU lacks), ResourceExhausted.

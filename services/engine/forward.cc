@@ -26,10 +26,9 @@ const float* BiasAt(const LayerWeights& weights, size_t offset) {
 
 }  // namespace
 
-Forward::Forward(const Model* model, const Weights* weights, const RopeTable* rope, const KvShape& shape,
-                 uint32_t max_rows, ThreadPool* pool)
-    : model_(model),
-      config_(model->config()),
+Forward::Forward(const ModelConfig* config, const Weights* weights, const RopeTable* rope,
+                 const KvShape& shape, uint32_t max_rows, ThreadPool* pool)
+    : config_(*config),
       weights_(weights),
       rope_(rope),
       shape_(shape),
@@ -89,7 +88,7 @@ bool Forward::DropRows(std::span<const RowGroup> groups, const LeaveFunction& le
 }
 
 void Forward::Embed(std::span<const RowGroup> groups) {
-  const Tensor& table = model_->embedding();
+  const Tensor& table = weights_->embedding;
   for (size_t g = 0; g < groups.size(); ++g) {
     for (size_t i = 0; i < groups[g].tokens.size(); ++i) {
       float* row = x_.data() + (placed_[g].begin + i) * config_.hidden;

@@ -18,7 +18,7 @@
 #include "kernels/rope/rope.h"
 #include "services/engine/kv_block.h"
 #include "services/engine/weights.h"
-#include "services/model/model.h"
+#include "services/model/model_config.h"
 
 namespace epic {
 
@@ -37,7 +37,7 @@ struct RowGroup {
 class Forward {
  public:
   // A step may hold up to max_rows rows. All arguments outlive this.
-  Forward(const Model* model, const Weights* weights, const RopeTable* rope, const KvShape& shape,
+  Forward(const ModelConfig* config, const Weights* weights, const RopeTable* rope, const KvShape& shape,
           uint32_t max_rows, ThreadPool* pool);
 
   // Called for every row with logits, groups in order, rows ascending. The callee may change the logits.
@@ -77,7 +77,6 @@ class Forward {
                size_t out_stride, bool accumulate);
   void Head(std::span<const RowGroup> groups, const LogitsFunction& on_logits);
 
-  const Model* const model_;
   const ModelConfig& config_;
   const Weights* const weights_;
   const RopeTable* const rope_;

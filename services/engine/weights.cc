@@ -109,6 +109,9 @@ absl::StatusOr<std::unique_ptr<const Weights>> PackWeights(const Model& model, D
   EPIC_RETURN_IF_ERROR(ExpectShape(model.embedding(), config.vocab, config.hidden));
   Packer packer(model, format, pool);
   auto weights = std::make_unique<Weights>();
+  weights->embedding = model.embedding();
+  weights->embedding_bytes.assign(weights->embedding.data.begin(), weights->embedding.data.end());
+  weights->embedding.data = weights->embedding_bytes;
   const uint32_t total = config.layers + 1;
   for (uint32_t layer = 0; layer < config.layers; ++layer) {
     EPIC_ASSIGN_OR_RETURN(LayerWeights packed, packer.Layer(layer));
@@ -118,7 +121,7 @@ absl::StatusOr<std::unique_ptr<const Weights>> PackWeights(const Model& model, D
   EPIC_ASSIGN_OR_RETURN(weights->output_norm, ReadVector(model.output_norm(), config.hidden));
   EPIC_ASSIGN_OR_RETURN(weights->head, packer.Head());
   if (progress != nullptr) progress->OnProgress(total, total);
-  weights->bytes = packer.bytes();
+  weights->bytes = packer.bytes() + weights->embedding_bytes.size();
   return std::unique_ptr<const Weights>(std::move(weights));
 }
 

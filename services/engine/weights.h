@@ -1,10 +1,11 @@
 // A model's weights as the forward pass reads them: packed once, in f32 or bf16; immutable, shared by
 // threads.
 //
-// Owned by the engine for its life. The embedding is not here: its rows are read from the mapped file.
+// Owned by the engine for its life. Nothing in here refers to the Model, which may go.
 #ifndef EPIC_SERVICES_ENGINE_WEIGHTS_H_
 #define EPIC_SERVICES_ENGINE_WEIGHTS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -32,6 +33,9 @@ struct LayerWeights {
 };
 
 struct Weights {
+  // [vocab][hidden] in its storage format: rows are decoded as prompts name them. A copy of its own.
+  Tensor embedding;
+  std::vector<std::byte> embedding_bytes;
   std::vector<LayerWeights> layers;
   std::vector<float> output_norm;  // [hidden]
   std::unique_ptr<const PackedMatrix> head;

@@ -269,7 +269,7 @@ class Reader {
 
 }  // namespace
 
-absl::StatusOr<ModelParts> ReadGgufModel(std::shared_ptr<const MappedFile> file) {
+absl::StatusOr<ModelParts> ReadGgufModel(std::shared_ptr<const ModelFile> file) {
   EPIC_ASSIGN_OR_RETURN(const GgufFile gguf, GgufFile::Parse(file->path(), file->bytes()));
   ModelParts parts;
   parts.path = file->path();

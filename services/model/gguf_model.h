@@ -7,13 +7,13 @@
 
 #include "absl/status/statusor.h"
 #include "services/model/gguf_reader.h"
-#include "services/model/mapped_file.h"
 #include "services/model/model_builder.h"
+#include "services/model/model_file.h"
 
 namespace epic {
 
 // The parts of the model in `file`. Errors: InvalidArgument that names the file and the key.
-absl::StatusOr<ModelParts> ReadGgufModel(std::shared_ptr<const MappedFile> file);
+absl::StatusOr<ModelParts> ReadGgufModel(std::shared_ptr<const ModelFile> file);
 
 // The tokenizer that the metadata describes. Exposed for its tests.
 absl::StatusOr<TokenizerSpec> ReadGgufTokenizer(const GgufFile& gguf);

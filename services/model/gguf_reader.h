@@ -1,4 +1,4 @@
-// The container of GGUF v2 and v3: metadata and the table of tensors, over mapped bytes.
+// The container of GGUF v2 and v3: metadata and the table of tensors, over the bytes of a file.
 //
 // Parse checks everything that needs no knowledge of models: every count, length, offset and product against
 // the size of the file. It keeps views into the bytes, which must outlive the GgufFile, and allocates no more

@@ -12,8 +12,8 @@
 #include "services/model/hf_config.h"
 #include "services/model/hf_tokenizer.h"
 #include "services/model/json_file.h"
-#include "services/model/mapped_file.h"
 #include "services/model/model_error.h"
+#include "services/model/model_file.h"
 #include "services/model/safetensors.h"
 
 namespace epic {
@@ -90,8 +90,8 @@ class FolderReader {
   }
 
   absl::Status ReadWeights() {
-    const absl::StatusOr<std::shared_ptr<const MappedFile>> single =
-        MappedFile::Open(PathOf("model.safetensors"));
+    const absl::StatusOr<std::shared_ptr<const ModelFile>> single =
+        ModelFile::Read(PathOf("model.safetensors"));
     if (single.ok()) return ReadShard(*single, nullptr);
     if (!absl::IsNotFound(single.status())) return single.status();
     constexpr std::string_view kIndex = "model.safetensors.index.json";
@@ -118,7 +118,7 @@ class FolderReader {
     }
     if (shards.size() > kMaxShards) return index.Bad("weight_map", "names more than 1024 files");
     for (const auto& [name, tensors] : shards) {
-      absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(PathOf(name));
+      absl::StatusOr<std::shared_ptr<const ModelFile>> file = ModelFile::Read(PathOf(name));
       if (absl::IsNotFound(file.status()))
         return index.Bad("weight_map", absl::StrCat("names ", Quoted(name), ", which is missing"));
       EPIC_RETURN_IF_ERROR(file.status());
@@ -128,7 +128,7 @@ class FolderReader {
   }
 
   // `expected`: the tensors that the index places in this file; null without an index.
-  absl::Status ReadShard(std::shared_ptr<const MappedFile> file, const std::set<std::string>* expected) {
+  absl::Status ReadShard(std::shared_ptr<const ModelFile> file, const std::set<std::string>* expected) {
     EPIC_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors,
                           ParseSafetensors(file->path(), file->bytes(), {kInverseFrequencies}));
     for (NamedTensor& tensor : tensors) {
@@ -181,13 +181,10 @@ class FolderReader {
   // chat_template.jinja if it exists, else chat_template of tokenizer_config.json: a string, or a list of
   // named ones of which "default" is taken.
   absl::Status ReadChatTemplate(const JsonObject& config) {
-    const absl::StatusOr<std::shared_ptr<const MappedFile>> file =
-        MappedFile::Open(PathOf("chat_template.jinja"));
+    const absl::StatusOr<std::shared_ptr<const ModelFile>> file =
+        ModelFile::Read(PathOf("chat_template.jinja"), kMaxTemplateBytes);
     if (file.ok()) {
-      const std::string_view text = AsText((*file)->bytes());
-      if (text.size() > kMaxTemplateBytes)
-        return BadModelFile((*file)->path(), "file", "is larger than 4 MiB");
-      parts_.chat_template = std::string(text);
+      parts_.chat_template = std::string(AsText((*file)->bytes()));
       return absl::OkStatus();
     }
     if (!absl::IsNotFound(file.status())) return file.status();

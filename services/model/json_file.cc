@@ -9,8 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/absl_std.h"
 #include "common/status/status_macros.h"
-#include "services/model/mapped_file.h"
 #include "services/model/model_error.h"
+#include "services/model/model_file.h"
 
 namespace epic {
 namespace {
@@ -144,7 +144,7 @@ absl::StatusOr<json> ParseJsonObject(std::string_view file, std::string_view fie
 }
 
 absl::StatusOr<std::optional<json>> ReadJsonFile(const std::string& path, uint64_t max_bytes) {
-  const absl::StatusOr<std::shared_ptr<const MappedFile>> file = MappedFile::Open(path);
+  const absl::StatusOr<std::shared_ptr<const ModelFile>> file = ModelFile::Read(path, max_bytes);
   if (absl::IsNotFound(file.status())) return std::optional<json>();
   EPIC_RETURN_IF_ERROR(file.status());
   EPIC_ASSIGN_OR_RETURN(json parsed, ParseJsonObject(path, "file", AsText((*file)->bytes()), max_bytes));

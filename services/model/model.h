@@ -1,8 +1,9 @@
-// A model on disk: memory-mapped tensors, configuration, tokenizer data, chat template and identity.
+// A model as read from disk: tensors, configuration, tokenizer data, chat template and identity.
 //
 // Model::Load accepts a GGUF file (v2, v3) or a Hugging Face directory. Files are untrusted: every count and
 // offset is checked against the file's size, and a bad file is an InvalidArgument that names the file and the
-// field. Immutable after loading and thread-safe. Tensor bytes stay mapped as long as the Model lives.
+// field. Immutable after loading and thread-safe. Tensor bytes are in memory as long as the Model lives: it
+// is let go once the engine has packed them, and files may change or go once Load has returned.
 #ifndef EPIC_SERVICES_MODEL_MODEL_H_
 #define EPIC_SERVICES_MODEL_MODEL_H_
 
@@ -75,7 +76,8 @@ class Model {
  public:
   virtual ~Model() = default;
   // Errors: NotFound (no such file), InvalidArgument (malformed, or an architecture or feature that EPIC
-  // refuses; the message names it and says what works).
+  // refuses; the message names it and says what works; or a file was changed, cut or replaced while it was
+  // read), ResourceExhausted (the files do not fit into memory).
   static absl::StatusOr<std::shared_ptr<const Model>> Load(const std::string& path);
 
   virtual const ModelConfig& config() const = 0;
@@ -87,7 +89,7 @@ class Model {
   virtual const Tensor& head() const = 0;         // [vocab][hidden]; the embedding when tied
   virtual const LayerTensors& layer(uint32_t layer) const = 0;
   // SHA-256 over the canonical encoding of architecture and rotary parameters, the tokenizer, and the digests
-  // of the raw tensor bytes in name order. Computed once, at load.
+  // of the raw tensor bytes in name order. Computed once, at load, from the bytes that are packed.
   virtual const Digest& identity() const = 0;
   virtual uint64_t parameter_count() const = 0;
   virtual uint64_t file_bytes() const = 0;

@@ -33,7 +33,7 @@ struct ModelData {
   Digest identity;
   uint64_t parameter_count = 0;
   uint64_t file_bytes = 0;
-  std::vector<std::shared_ptr<const MappedFile>> files;
+  std::vector<std::shared_ptr<const ModelFile>> files;
 };
 
 class LoadedModel final : public Model {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "services/model/mapped_file.h"
 #include "services/model/model.h"
+#include "services/model/model_file.h"
 
 namespace epic {
 
@@ -45,7 +45,7 @@ struct ModelParts {
   std::vector<NamedTensor> tensors;
   // Names (without layer prefix and number) of tensors that hold nothing the model needs.
   std::vector<std::string_view> ignorable;
-  std::vector<std::shared_ptr<const MappedFile>> files;  // kept mapped as long as the Model lives
+  std::vector<std::shared_ptr<const ModelFile>> files;  // in memory as long as the Model lives
 };
 
 // Errors: InvalidArgument that names the file and the field or tensor.

@@ -1,7 +1,7 @@
 // The container safetensors: a JSON header with names, types, shapes and offsets, then the bytes.
 //
 // Everything is checked against the size of the file; tensors must lie one behind the other without holes or
-// overlaps, as the format demands. Views into the mapped bytes. Pure function.
+// overlaps, as the format demands. Views into the bytes. Pure function.
 #ifndef EPIC_SERVICES_MODEL_SAFETENSORS_H_
 #define EPIC_SERVICES_MODEL_SAFETENSORS_H_
 

@@ -86,6 +86,16 @@ void GgufWriter::AddTensor(std::string_view name, std::vector<uint64_t> dims, ui
   tensors_.push_back({std::string(name), std::move(dims), type, std::move(bytes)});
 }
 
+void GgufWriter::Overwrite(std::string_view tensor, uint64_t at, std::string_view bytes) {
+  for (TensorEntry& entry : tensors_) {
+    if (entry.name != tensor) continue;
+    EPIC_CHECK(at + bytes.size() <= entry.bytes.size());
+    entry.bytes.replace(at, bytes.size(), bytes);
+    return;
+  }
+  EPIC_CHECK(false);
+}
+
 std::string GgufWriter::Finish(std::vector<Field>* fields) const {
   Recorder recorder(fields);
   std::vector<Value> values = values_;

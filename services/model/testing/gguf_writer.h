@@ -42,6 +42,8 @@ class GgufWriter {
 
   // dims[0] is the contiguous one.
   void AddTensor(std::string_view name, std::vector<uint64_t> dims, uint32_t type, std::string bytes);
+  // Writes `bytes` over those of a tensor from `at` on. REQUIRES: they are there.
+  void Overwrite(std::string_view tensor, uint64_t at, std::string_view bytes);
 
   void set_version(uint32_t version) { version_ = version; }
   // Padding of tensors; writes general.alignment when it is not the default 32.
