@@ -54,6 +54,7 @@ struct EngineSettings {
   int64_t max_queue = 0;      // waiting; beyond it queue_full
   int64_t memory_bytes = 0;   // private segments
   int64_t prefix_cache_bytes = 0;
+  int64_t stuck_after_ms = 0;  // busy without progress
 };
 
 struct CompileSettings {

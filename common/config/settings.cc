@@ -142,6 +142,15 @@ constexpr std::array kTable = {
             .unit = "bytes",
             .min = 0,
             .max = 64 * kTiB},
+    Setting{.name = "engine.stuck_after_ms",
+            .type = T::kMillis,
+            .default_text = "10s",
+            .field = +[](Config& c) -> I { return &c.engine.stuck_after_ms; },
+            .help = "Time that an engine with work may stand still before health is 503; one layer of a step "
+                    "takes less",
+            .unit = "ms",
+            .min = 100,
+            .max = 3600000},
 
     Setting{.name = "compile.max_running",
             .type = T::kNumber,

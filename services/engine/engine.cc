@@ -93,6 +93,8 @@ class EngineImpl final : public Engine {
     MutexLock lock(&mu_);
     EngineGauges gauges = gauges_;
     gauges.waiting = static_cast<uint32_t>(queue_.size());
+    gauges.busy = !idle_ || !queue_.empty();
+    gauges.last_progress_steady_ns = progress_ns_.load(std::memory_order_relaxed);
     for (const auto& job : queue_) gauges.held_objects += job->objects();
     return gauges;
   }
@@ -127,11 +129,14 @@ class EngineImpl final : public Engine {
                           std::to_string(queue_.size()) + " requests are waiting already: try again later",
                           kQueueRetryMs);
       }
+      if (idle_ && queue_.empty()) Progress();  // the time without work is none without progress
       queue_.push_back(std::move(job));
     }
     changed_.Signal();
     return absl::OkStatus();
   }
+
+  void Progress() { progress_ns_.store(clock_->SteadyNs(), std::memory_order_relaxed); }
 
   // --- the engine's thread
   void Loop() {
@@ -141,12 +146,19 @@ class EngineImpl final : public Engine {
       if (!running_.empty()) RunStep();
     }
     FinishAll();
+    MutexLock lock(&mu_);
+    idle_ = true;
   }
 
   // False when the engine stops.
   bool WaitForWork() {
     MutexLock lock(&mu_);
-    while (!stopping_ && queue_.empty() && running_.empty()) changed_.Wait(&mu_);
+    while (!stopping_ && queue_.empty() && running_.empty()) {
+      idle_ = true;
+      changed_.Wait(&mu_);
+    }
+    idle_ = false;
+    Progress();
     return !stopping_;
   }
 
@@ -212,11 +224,13 @@ class EngineImpl final : public Engine {
     Step step = builder_.Build(running_);
     // A cancelled request is let go between two layers; its neighbours' rows go on.
     const auto leave = [&](std::vector<bool>* left) {
+      Progress();
       DropCancelled(&step);
       const bool all = abandon_.load(std::memory_order_relaxed);
       for (size_t i = 0; i < step.owners.size(); ++i) (*left)[i] = all || step.owners[i].job == nullptr;
     };
     const bool ran = forward_.Run(step.groups, leave, [&](size_t group, uint32_t, std::span<float> logits) {
+      Progress();
       const GroupOwner& owner = step.owners[group];
       if (owner.panel_rows > 0) {
         owner.job->OnPanelLogits(context_, logits);
@@ -225,7 +239,7 @@ class EngineImpl final : public Engine {
       }
     });
     ++steps_;
-    last_step_ns_ = clock_->SteadyNs();
+    Progress();
     if (!ran) return;
     for (const GroupOwner& owner : step.owners) {
       if (owner.panel_rows == 0 || owner.job == nullptr) continue;
@@ -250,9 +264,14 @@ class EngineImpl final : public Engine {
 
   // Frees each job's memory, then tells its sink. `status` where the job has no error of its own.
   void Retire(std::vector<std::unique_ptr<Job>> jobs, const absl::Status& status) {
-    for (const auto& job : jobs) job->Release();
+    for (const auto& job : jobs) {
+      job->Release();
+    }
     UpdateGauges();
-    for (const auto& job : jobs) job->Finish(job->status().ok() ? status : job->status());
+    for (const auto& job : jobs) {
+      job->Finish(job->status().ok() ? status : job->status());
+      Progress();
+    }
   }
 
   void FinishAll() {
@@ -276,8 +295,6 @@ class EngineImpl final : public Engine {
     gauges.private_bytes = gauges.private_rows * shape_.RowBytes();
     gauges.prefix_cache_bytes = prefix_cache_.bytes();
     gauges.steps = steps_;
-    gauges.last_step_steady_ns = last_step_ns_;
-    gauges.busy = !running_.empty();
     MutexLock lock(&mu_);
     gauges_ = gauges;
   }
@@ -291,6 +308,7 @@ class EngineImpl final : public Engine {
 
   // Synchronise themselves.
   std::atomic<bool> abandon_{false};
+  std::atomic<int64_t> progress_ns_{0};
   mutable Mutex mu_;
   Mutex join_mu_;  // held while joining, so that Stop waits whoever calls it
   CondVar changed_;
@@ -299,6 +317,7 @@ class EngineImpl final : public Engine {
   std::deque<std::unique_ptr<Job>> queue_ ABSL_GUARDED_BY(mu_);
   EngineGauges gauges_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  bool idle_ ABSL_GUARDED_BY(mu_) = true;  // the loop waits for work, or has ended
 
   // The engine's thread only.
   PrefixCache prefix_cache_;
@@ -308,7 +327,6 @@ class EngineImpl final : public Engine {
   const JobContext context_;
   std::vector<std::unique_ptr<Job>> running_;
   uint64_t steps_ = 0;
-  int64_t last_step_ns_ = 0;
 
   std::thread loop_;  // last: it uses all of the above
 };

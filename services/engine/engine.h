@@ -169,9 +169,12 @@ struct EngineGauges {
   uint64_t private_bytes = 0;
   uint64_t prefix_cache_bytes = 0;
   uint64_t held_objects = 0;        // objects held by running and waiting requests
-  uint64_t steps = 0;               // grows while the loop is alive and has work
-  int64_t last_step_steady_ns = 0;  // when the loop last made progress; health tells stuck from busy by it
+  uint64_t steps = 0;               // since the start
+  // The loop has work in hand, or requests wait for it.
   bool busy = false;
+  // When the loop last moved: found work, began a layer, passed on logits, came back from a sink. However
+  // long a step is, this grows within it: a busy loop that has stood still for long is stuck.
+  int64_t last_progress_steady_ns = 0;
 };
 
 struct PackProgress {

@@ -57,7 +57,7 @@ class EngineTest : public ::testing::Test {
     EXPECT_EQ(gauges.private_rows, 0u);
     EXPECT_EQ(gauges.private_bytes, 0u);
     EXPECT_EQ(gauges.held_objects, 0u);
-    EXPECT_FALSE(gauges.busy);
+    EXPECT_TRUE(testing::BecomesIdle(*engine_));
   }
 
   const std::shared_ptr<const Model> model_;
@@ -309,7 +309,7 @@ TEST_F(EngineTest, CancelledInTheQueueARequestNeverRuns) {
 
 // --- faults
 
-// A copy of the object with one value of its last layer's keys (or values) set to NaN.
+// A copy of the object with one of its keys set to NaN.
 std::shared_ptr<KvObject> Poisoned(const KvObject& object) {
   auto copy = std::make_shared<testing::PlainObject>(object.layout());
   for (uint32_t l = 0; l < object.layout().layers; ++l) {

@@ -63,6 +63,17 @@ std::vector<std::string> DiskCauses(const StoreDisk& disk, int64_t now_steady_ns
   return causes;
 }
 
+std::string StuckCause(const EngineGauges& gauges, int64_t still_ms) {
+  return "the engine has stood still for " + std::to_string(still_ms / 1000) + " s with " +
+         std::to_string(gauges.running) + " requests running and " + std::to_string(gauges.waiting) +
+         " waiting: restart the server if it stays so";
+}
+
+// Raises a counter to a total that somebody else counts.
+void CatchUp(const Counter& counter, uint64_t total) {
+  if (total > counter.Value()) counter.Add(total - counter.Value());
+}
+
 }  // namespace
 
 // Members are in the order of construction; they go in the opposite one. `gate` and `registry` are there from
@@ -113,11 +124,9 @@ HealthReport Node::State::Health() const {
       break;
   }
   const EngineGauges gauges = parts.engine->Gauges();
-  const int64_t idle_ms = (clock->SteadyNs() - gauges.last_step_steady_ns) / 1'000'000;
-  if (gauges.busy && idle_ms > options.stuck_after_ms) {
-    return {.able = false,
-            .status = "stuck",
-            .causes = {"the engine has work and made no step for " + std::to_string(idle_ms) + " ms"}};
+  const int64_t still_ms = (clock->SteadyNs() - gauges.last_progress_steady_ns) / 1'000'000;
+  if (gauges.busy && still_ms > options.config.engine.stuck_after_ms) {
+    return {.able = false, .status = "stuck", .causes = {StuckCause(gauges, still_ms)}};
   }
   std::vector<std::string> causes = DiskCauses(parts.store->Disk(), clock->SteadyNs());
   return {.able = true, .status = causes.empty() ? "ok" : "degraded", .causes = std::move(causes)};
@@ -156,9 +165,7 @@ void Node::State::CollectGauges() {
   metrics->GetGauge(MetricId::kStoreLeasedObjects).Set(static_cast<double>(store.leased_objects));
   metrics->GetGauge(MetricId::kStoreDiskBytes).Set(static_cast<double>(store.disk_bytes));
   metrics->GetGauge(MetricId::kStoreReservations).Set(static_cast<double>(store.reservations));
-  const Counter disk_errors = metrics->GetCounter(MetricId::kStoreDiskErrorsTotal);
-  const uint64_t errors = parts.store->Disk().errors;
-  if (errors > disk_errors.Value()) disk_errors.Add(errors - disk_errors.Value());
+  CatchUp(metrics->GetCounter(MetricId::kStoreDiskErrorsTotal), parts.store->Disk().errors);
 }
 
 Node::Node(NodeOptions options, const Clock* clock, Metrics* metrics, PartsLoader loader)

@@ -24,8 +24,7 @@ struct NodeOptions {
   std::string build_version;  // part of fingerprints
   uint64_t seed = 0;          // of ids and of seeds where requests have none
   uint32_t executor_threads = 4;
-  uint32_t max_requests = 4096;     // in progress
-  int64_t stuck_after_ms = 30'000;  // without progress while there is work
+  uint32_t max_requests = 4096;  // in progress
 };
 
 class Node {

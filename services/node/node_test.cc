@@ -168,11 +168,14 @@ TEST_F(NodeTest, MetricsShowWhatWasDone) {
   EXPECT_THAT(text, ::testing::HasSubstr("epic_store_contexts 1\n"));
 }
 
-TEST_F(NodeTest, AnEngineWithWorkAndNoStepIsStuckNotBusy) {
-  MakeNode({}, &clock_);
+TEST_F(NodeTest, AnEngineWithWorkThatStandsStillIsStuckNotBusy) {
+  using ::testing::ElementsAre;
+  using ::testing::HasSubstr;
+  MakeNode({"engine.stuck_after_ms=2s"}, &clock_);
   ASSERT_OK(node_->Start());
+  NodeApi* node = node_->apis().node;
   clock_.AdvanceMs(60'000);
-  EXPECT_EQ(node_->apis().node->Health().status, "ok");  // nothing to do
+  EXPECT_EQ(node->Health().status, "ok");  // nothing to do
   CompileRequest request;
   request.tokens = {1};
   class Ignore final : public CompileSink {
@@ -180,8 +183,15 @@ TEST_F(NodeTest, AnEngineWithWorkAndNoStepIsStuckNotBusy) {
     void OnDone(const absl::Status&) override {}
   };
   ASSERT_OK(engine_->SubmitCompile(request, std::make_shared<Ignore>()));
-  EXPECT_EQ(node_->apis().node->Health().status, "stuck");
-  EXPECT_FALSE(node_->apis().node->Health().able);
+  engine_->set_last_progress_ns(clock_.SteadyNs());
+  clock_.AdvanceMs(2000);
+  EXPECT_EQ(node->Health().status, "ok");  // busy
+  clock_.AdvanceMs(3001);
+  EXPECT_EQ(node->Health().status, "stuck");
+  EXPECT_FALSE(node->Health().able);
+  EXPECT_THAT(node->Health().causes, ElementsAre(HasSubstr("stood still for 5 s with 1 requests running")));
+  engine_->set_last_progress_ns(clock_.SteadyNs());
+  EXPECT_EQ(node->Health().status, "ok");  // it moves again
 }
 
 TEST_F(NodeTest, AFailingOrFullDiskIsDegradedAndStillAble) {

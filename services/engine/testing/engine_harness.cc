@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <thread>
 #include <utility>
 
+#include "common/base/clock.h"
 #include "common/base/random.h"
 #include "common/status/status_macros.h"
 #include "kernels/sampling/sampling.h"
@@ -85,6 +87,16 @@ absl::StatusOr<PromptPiece> Context(Engine* engine, std::vector<TokenId> tokens,
   EPIC_ASSIGN_OR_RETURN(std::shared_ptr<PlainObject> object, Compile(engine, tokens, prefix));
   return PromptPiece{
       .tokens = std::move(tokens), .object = std::move(object), .prefix_tokens = std::move(prefix)};
+}
+
+bool BecomesIdle(const Engine& engine) {
+  constexpr int64_t kLongestNs = 10'000'000'000;
+  const int64_t begin = SystemClock::Get()->SteadyNs();
+  while (engine.Gauges().busy) {
+    if (SystemClock::Get()->SteadyNs() - begin > kLongestNs) return false;
+    std::this_thread::yield();
+  }
+  return true;
 }
 
 std::vector<TokenId> RandomTokens(uint64_t seed, size_t count, uint32_t vocab) {

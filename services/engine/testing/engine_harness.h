@@ -99,6 +99,9 @@ PromptPiece Text(std::vector<TokenId> tokens);
 absl::StatusOr<PromptPiece> Context(Engine* engine, std::vector<TokenId> tokens,
                                     std::vector<TokenId> prefix = {});
 
+// Waits, ten seconds at most, until the loop has nothing in hand: sinks hear of an end before that.
+bool BecomesIdle(const Engine& engine);
+
 // Random ids below `vocab`, the same on every machine for a seed.
 std::vector<TokenId> RandomTokens(uint64_t seed, size_t count, uint32_t vocab);
 

@@ -80,6 +80,7 @@ EngineGauges FakeEngine::Gauges() const {
   }
   gauges.steps = steps_;
   gauges.busy = gauges.running > 0;
+  gauges.last_progress_steady_ns = last_progress_ns_;
   return gauges;
 }
 
@@ -216,6 +217,10 @@ void FakeEngine::set_compile_status(absl::Status status) {
 void FakeEngine::set_submit_status(absl::Status status) {
   MutexLock lock(&mu_);
   submit_status_ = std::move(status);
+}
+void FakeEngine::set_last_progress_ns(int64_t ns) {
+  MutexLock lock(&mu_);
+  last_progress_ns_ = ns;
 }
 uint64_t FakeEngine::compiles_started() const {
   MutexLock lock(&mu_);

@@ -48,6 +48,7 @@ class FakeEngine final : public Engine {
   void set_link_status(absl::Status status);     // every link ends with it after OnLinked
   void set_compile_status(absl::Status status);  // every compile ends with it
   void set_submit_status(absl::Status status);   // every submission returns it
+  void set_last_progress_ns(int64_t ns);         // of a steady clock, as gauges show it
   uint64_t compiles_started() const;
   uint64_t compiles_finished() const;
   uint64_t links_started() const;
@@ -83,6 +84,7 @@ class FakeEngine final : public Engine {
   uint64_t compiles_started_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t compiles_finished_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t steps_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t last_progress_ns_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 };
 
