@@ -115,6 +115,14 @@ std::vector<MetricDescriptor> MakeTable() {
        "Objects being written, neither committed nor discarded"},
       {Id::kStoreDiskErrorsTotal, "epic_store_disk_errors_total", kCounter, "errors",
        "Calls that the disk of the store refused or answered with damaged bytes"},
+      {Id::kNotFiniteTotal,
+       "epic_not_finite_total",
+       kCounter,
+       "events",
+       "NaN or infinity: requests that failed for the model's output, compiles that failed, stored objects "
+       "that "
+       "were dropped",
+       {{"in", {"output", "compile", "object"}}}},
       {Id::kHttpConnections,
        "epic_http_connections",
        kGauge,

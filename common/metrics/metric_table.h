@@ -41,6 +41,7 @@ enum class MetricId : uint8_t {
   kStoreDiskBytes,
   kStoreReservations,
   kStoreDiskErrorsTotal,
+  kNotFiniteTotal,
   kHttpConnections,  // {door}
   kHttpStreams,
 };

@@ -73,6 +73,7 @@ static_assert(TableIsInEnumOrder());
 constexpr char kCodeUrl[] = "epic.v1/code";
 constexpr char kParamUrl[] = "epic.v1/param";
 constexpr char kRetryUrl[] = "epic.v1/retry_after_ms";
+constexpr char kFinalUrl[] = "epic.v1/final";
 
 }  // namespace
 
@@ -89,6 +90,16 @@ absl::Status Error(ErrorCode code, std::string_view message, std::string_view pa
   status.SetPayload(kCodeUrl, absl::Cord(ToAbsl(info.name)));
   if (!param.empty()) status.SetPayload(kParamUrl, absl::Cord(ToAbsl(param)));
   return status;
+}
+
+absl::Status FinalError(ErrorCode code, std::string_view message) {
+  absl::Status status = Error(code, message);
+  status.SetPayload(kFinalUrl, absl::Cord());
+  return status;
+}
+
+bool MayRetry(const absl::Status& status) {
+  return InfoOf(CodeOf(status)).retryable && !status.GetPayload(kFinalUrl).has_value();
 }
 
 absl::Status RetryLater(ErrorCode code, std::string_view message, int64_t retry_after_ms) {

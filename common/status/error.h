@@ -67,6 +67,9 @@ const ErrorInfo& InfoOf(ErrorCode code);
 // A status that carries `code`. `message` says what to do; `param` names the field at fault, if one is.
 absl::Status Error(ErrorCode code, std::string_view message, std::string_view param = {});
 
+// The same for a fault that sending the request again cannot mend, whatever the table says of the code.
+absl::Status FinalError(ErrorCode code, std::string_view message);
+
 // The same with an advice when to try again, for Retry-After.
 absl::Status RetryLater(ErrorCode code, std::string_view message, int64_t retry_after_ms);
 
@@ -75,6 +78,9 @@ ErrorCode CodeOf(const absl::Status& status);
 // The field at fault; empty when none is named.
 std::string ParamOf(const absl::Status& status);
 std::optional<int64_t> RetryAfterMsOf(const absl::Status& status);
+// Whether sending the request again may help: what the table says, but for a FinalError. REQUIRES:
+// !status.ok().
+bool MayRetry(const absl::Status& status);
 // The message as a std string, for our own log.
 std::string MessageOf(const absl::Status& status);
 // True for a status that no code of ours made and that maps to kInternal: its text was not written for

@@ -44,6 +44,16 @@ TEST(ErrorTest, RetryAdviceIsKept) {
   EXPECT_EQ(RetryAfterMsOf(Error(ErrorCode::kQueueFull, "")), std::nullopt);
 }
 
+TEST(ErrorTest, AFinalErrorIsNotSentAgainThoughItsCodeMightBe) {
+  const absl::Status last = FinalError(ErrorCode::kInternal, "the weights are no numbers");
+  EXPECT_EQ(CodeOf(last), ErrorCode::kInternal);
+  EXPECT_EQ(PublicMessageOf(last), "the weights are no numbers");
+  EXPECT_FALSE(MayRetry(last));
+  EXPECT_TRUE(MayRetry(Error(ErrorCode::kInternal, "out of luck")));
+  EXPECT_FALSE(MayRetry(Error(ErrorCode::kStorageFull, "full")));
+  EXPECT_TRUE(MayRetry(absl::UnknownError("what was that")));
+}
+
 TEST(ErrorTest, FaultsOfTheClientAreNeverRetryable) {
   for (const ErrorInfo& info : ErrorTable()) {
     const bool clients_fault = info.http_status >= 400 && info.http_status < 408;

@@ -75,6 +75,11 @@ class KvObject {
   virtual ByteSpan Layer(uint32_t layer) const = 0;
 };
 
+// True when no value is NaN or infinite. Shape: any number of values of `dtype`.
+bool AllFinite(ByteSpan values, KvDtype dtype);
+// The same for every key and value of an object.
+bool AllFinite(const KvObject& object);
+
 }  // namespace epic
 
 #endif  // EPIC_COMMON_STORAGE_KV_OBJECT_H_

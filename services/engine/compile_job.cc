@@ -4,7 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "common/status/error.h"
 #include "services/engine/job.h"
 
 namespace epic {
@@ -33,10 +32,9 @@ class CompileJob final : public Job {
     if (panels_.remaining() > 0) return;
     for (uint32_t layer = 0; layer < context.shape.layers; ++layer) {
       if (!AllFinite(ChunkSlab(context.shape, layer), context.shape.dtype)) {
-        status_ =
-            Error(ErrorCode::kInternal,
-                  "the model's keys or values are not numbers for this text: the context was not stored");
-        return;
+        return FailNotFinite(
+            "the model's keys or values are not numbers for this text, and the context was not stored: check "
+            "the model file");
       }
     }
     for (uint32_t layer = 0; layer < context.shape.layers && status_.ok(); ++layer) {
@@ -47,6 +45,7 @@ class CompileJob final : public Job {
   }
 
   bool complete() const override { return complete_; }
+  bool is_compile() const override { return true; }
   void Release() override {
     Job::Release();
     slab_ = {};

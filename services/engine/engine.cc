@@ -266,6 +266,7 @@ class EngineImpl final : public Engine {
   void Retire(std::vector<std::unique_ptr<Job>> jobs, const absl::Status& status) {
     for (const auto& job : jobs) {
       job->Release();
+      if (job->not_finite()) ++(job->is_compile() ? not_finite_compiles_ : not_finite_outputs_);
     }
     UpdateGauges();
     for (const auto& job : jobs) {
@@ -295,6 +296,8 @@ class EngineImpl final : public Engine {
     gauges.private_bytes = gauges.private_rows * shape_.RowBytes();
     gauges.prefix_cache_bytes = prefix_cache_.bytes();
     gauges.steps = steps_;
+    gauges.not_finite_outputs = not_finite_outputs_;
+    gauges.not_finite_compiles = not_finite_compiles_;
     MutexLock lock(&mu_);
     gauges_ = gauges;
   }
@@ -327,6 +330,8 @@ class EngineImpl final : public Engine {
   const JobContext context_;
   std::vector<std::unique_ptr<Job>> running_;
   uint64_t steps_ = 0;
+  uint64_t not_finite_outputs_ = 0;
+  uint64_t not_finite_compiles_ = 0;
 
   std::thread loop_;  // last: it uses all of the above
 };

@@ -170,6 +170,8 @@ struct EngineGauges {
   uint64_t prefix_cache_bytes = 0;
   uint64_t held_objects = 0;        // objects held by running and waiting requests
   uint64_t steps = 0;               // since the start
+  uint64_t not_finite_outputs = 0;  // links and scores that failed for NaN or infinity, since the start
+  uint64_t not_finite_compiles = 0;
   // The loop has work in hand, or requests wait for it.
   bool busy = false;
   // When the loop last moved: found work, began a layer, passed on logits, came back from a sink. However

@@ -1,4 +1,4 @@
-// How the gauges of an engine tell a stuck loop from a busy one.
+// What the engine does about numbers that are none, and how its gauges tell a stuck loop from a busy one.
 #include <atomic>
 #include <cstring>
 #include <limits>
@@ -36,6 +36,87 @@ LinkRequest Greedy(std::vector<TokenId> tokens) {
   request.max_tokens = kAnswer;
   return request;
 }
+
+std::vector<TokenId> Clean(uint64_t seed, size_t count, uint32_t vocab) {
+  std::vector<TokenId> tokens = testing::RandomTokens(seed, count, vocab);
+  for (TokenId& token : tokens) token += token == kPoison;
+  return tokens;
+}
+
+void ExpectSame(const CollectLink& a, const CollectLink& b) {
+  ASSERT_EQ(a.Ids(0), b.Ids(0));
+  for (size_t i = 0; i < a.tokens[0].size(); ++i) {
+    EXPECT_EQ(a.tokens[0][i].logprob, b.tokens[0][i].logprob) << i;
+  }
+}
+
+class EngineNanTest : public ::testing::TestWithParam<ComputeFormat> {
+ protected:
+  EngineNanTest()
+      : engine_(testing::MakeEngine(testing::LoadGguf(testing::PoisonedTiny(kPoison)),
+                                    testing::TinyOptions(GetParam()))) {}
+  std::vector<TokenId> Clean(uint64_t seed, size_t count) const {
+    return epic::Clean(seed, count, engine_->config().vocab);
+  }
+  std::vector<TokenId> Poisoned(uint64_t seed, size_t count) const {
+    std::vector<TokenId> tokens = Clean(seed, count);
+    tokens[count / 2] = kPoison;
+    return tokens;
+  }
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_P(EngineNanTest, AWeightThatIsNoNumberFailsOnlyThePromptsThatTouchIt) {
+  ASSERT_OK_AND_ASSIGN(const auto alone, Link(engine_.get(), Greedy(Clean(1, 60))));
+  auto before = std::make_shared<CollectLink>(1);
+  auto failing = std::make_shared<CollectLink>(1);
+  auto behind = std::make_shared<CollectLink>(1);
+  ASSERT_OK(engine_->SubmitLink(Greedy(Clean(1, 60)), before));
+  ASSERT_OK(engine_->SubmitLink(Greedy(Poisoned(2, 40)), failing));
+  ASSERT_OK(engine_->SubmitLink(Greedy(Clean(1, 60)), behind));
+  const absl::Status status = failing->done.Wait();
+  EXPECT_EQ(CodeOf(status), ErrorCode::kInternal);
+  EXPECT_FALSE(IsUnexpected(status)) << "clients must be told";
+  EXPECT_TRUE(failing->tokens[0].empty());
+  ASSERT_OK(before->done.Wait());
+  ASSERT_OK(behind->done.Wait());
+  ExpectSame(*before, *alone);
+  ExpectSame(*behind, *alone);
+  EXPECT_EQ(engine_->Gauges().not_finite_outputs, 1u);
+  EXPECT_EQ(engine_->Gauges().not_finite_compiles, 0u);
+}
+
+TEST_P(EngineNanTest, AnAnswerThatRunsIntoItFailsAfterItsFirstToken) {
+  ASSERT_OK_AND_ASSIGN(const auto alone, Link(engine_.get(), Greedy(Clean(1, 60))));
+  LinkRequest request = Greedy(Clean(3, 30));
+  request.sampling.logit_bias = {{kPoison, 1e6f}};
+  auto failing = std::make_shared<CollectLink>(1);
+  auto neighbour = std::make_shared<CollectLink>(1);
+  ASSERT_OK(engine_->SubmitLink(std::move(request), failing));
+  ASSERT_OK(engine_->SubmitLink(Greedy(Clean(1, 60)), neighbour));
+  EXPECT_EQ(CodeOf(failing->done.Wait()), ErrorCode::kInternal);
+  EXPECT_EQ(failing->Ids(0), std::vector<TokenId>{kPoison});
+  EXPECT_EQ(failing->ends[0], std::vector<FinishReason>{FinishReason::kError});
+  ASSERT_OK(neighbour->done.Wait());
+  ExpectSame(*neighbour, *alone);
+}
+
+TEST_P(EngineNanTest, ACompileGivesNoLayerAndAScoreFails) {
+  const KvLayout layout = engine_->LayoutOf(30, 0);
+  auto compile = std::make_shared<CollectCompile>(layout);
+  ASSERT_OK(engine_->SubmitCompile({.tokens = Poisoned(4, 30)}, compile));
+  EXPECT_EQ(CodeOf(compile->done.Wait()), ErrorCode::kInternal);
+  EXPECT_EQ(compile->layers, 0u);
+  EXPECT_OK(testing::Compile(engine_.get(), Clean(4, 30)));
+  const auto scored = testing::Score(engine_.get(), {Text(Clean(5, 20))}, {StrategyKind::kFull, 0},
+                                     {Clean(6, 1)[0], kPoison, Clean(6, 1)[0]});
+  EXPECT_EQ(CodeOf(scored.status()), ErrorCode::kInternal);
+  EXPECT_EQ(engine_->Gauges().not_finite_outputs, 1u);
+  EXPECT_EQ(engine_->Gauges().not_finite_compiles, 1u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, EngineNanTest, ::testing::ValuesIn(testing::NativeFormats()),
+                         [](const auto& info) { return testing::NameOf(info.param); });
 
 // A door that one thread waits behind until another opens it, and that tells when somebody waits.
 class Barrier {

@@ -27,10 +27,16 @@ bool Job::CheckFinite(const KvShape& shape, const KvBlock& block, uint32_t first
   // An infinite key may weigh nothing in these logits and spoil later ones.
   if (AllFinite(std::as_bytes(logits), KvDtype::kF32) && AreRowsFinite(shape, block, first, rows))
     return true;
-  status_ = Error(ErrorCode::kInternal,
-                  "the model's output is not a number for this prompt: nothing of it was kept; compile its "
-                  "contexts again, and check the model file if it happens again");
+  FailNotFinite(
+      "the model's output is not a number for this prompt, and nothing of it was kept: check the model file "
+      "if "
+      "this happens again");
   return false;
+}
+
+void Job::FailNotFinite(std::string_view message) {
+  not_finite_ = true;
+  status_ = FinalError(ErrorCode::kInternal, message);  // the same weights compute the same again
 }
 
 }  // namespace epic

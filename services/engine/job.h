@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -73,6 +74,10 @@ class Job {
   virtual uint64_t held_rows() const { return panels_.block == nullptr ? 0 : panels_.block->capacity(); }
 
   const absl::Status& status() const { return status_; }
+  // True when the job failed for NaN or infinity.
+  bool not_finite() const { return not_finite_; }
+  // What it failed for was to be stored: it counts as a compile.
+  virtual bool is_compile() const { return false; }
   // Lets go of all memory and objects.
   virtual void Release() { panels_ = {}; }
   // Tells the sink; the last call on a job.
@@ -84,6 +89,8 @@ class Job {
   // fails.
   bool CheckFinite(const KvShape& shape, const KvBlock& block, uint32_t first, uint32_t rows,
                    std::span<const float> logits);
+  // Fails the job for values that are no numbers.
+  void FailNotFinite(std::string_view message);
 
   const CancelToken cancel_;
   const int64_t submitted_ns_;
@@ -92,6 +99,9 @@ class Job {
   uint32_t objects_ = 0;
   PanelRun panels_;
   absl::Status status_;
+
+ private:
+  bool not_finite_ = false;
 };
 
 // What the sink of a request hears that its caller cancelled.

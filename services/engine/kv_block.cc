@@ -27,21 +27,6 @@ void CopyRow(const KvShape& shape, const KvSegment& in, uint32_t row, uint32_t l
 
 }  // namespace
 
-bool AllFinite(ByteSpan values, KvDtype dtype) {
-  // Exponents of all ones carry into the sign's place, two or four values at a time.
-  const bool f32 = dtype == KvDtype::kF32;
-  const uint64_t exponents = f32 ? 0x7f8000007f800000u : 0x7f807f807f807f80u;
-  const uint64_t lowest = f32 ? 0x0080000000800000u : 0x0080008000800080u;
-  const uint64_t signs = f32 ? 0x8000000080000000u : 0x8000800080008000u;
-  uint64_t found = 0;
-  for (size_t at = 0; at < values.size(); at += sizeof(uint64_t)) {
-    uint64_t word = 0;  // a rest is filled up with zeros
-    std::memcpy(&word, values.data() + at, std::min(sizeof(word), values.size() - at));
-    found |= ((word & exponents) + lowest) & signs;
-  }
-  return found == 0;
-}
-
 bool AreRowsFinite(const KvShape& shape, const KvBlock& block, uint32_t first, uint32_t rows) {
   EPIC_CHECK(first + rows <= block.capacity());
   const size_t row_bytes = size_t{shape.head_dim} * SizeOf(shape.dtype);

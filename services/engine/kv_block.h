@@ -82,8 +82,6 @@ struct SharedSegment {
 // True when no value of rows [first, first + rows) is NaN or infinite, in any layer.
 // REQUIRES: first + rows <= block.capacity(), and these rows are written.
 bool AreRowsFinite(const KvShape& shape, const KvBlock& block, uint32_t first, uint32_t rows);
-// The same of plain values. Shape: any number of values of `dtype`.
-bool AllFinite(ByteSpan values, KvDtype dtype);
 
 // Copies the shown rows of `segment` to the rows of `out` that stand at the same positions.
 // REQUIRES: out's row r stands at position r and the segment's keys are rotated where they stand.

@@ -166,6 +166,8 @@ void Node::State::CollectGauges() {
   metrics->GetGauge(MetricId::kStoreDiskBytes).Set(static_cast<double>(store.disk_bytes));
   metrics->GetGauge(MetricId::kStoreReservations).Set(static_cast<double>(store.reservations));
   CatchUp(metrics->GetCounter(MetricId::kStoreDiskErrorsTotal), parts.store->Disk().errors);
+  CatchUp(metrics->GetCounter(MetricId::kNotFiniteTotal, {"output"}), engine.not_finite_outputs);
+  CatchUp(metrics->GetCounter(MetricId::kNotFiniteTotal, {"compile"}), engine.not_finite_compiles);
 }
 
 Node::Node(NodeOptions options, const Clock* clock, Metrics* metrics, PartsLoader loader)
@@ -196,12 +198,13 @@ absl::Status Node::Start(PackProgress* progress) {
   s.timers.emplace(s.clock);
   s.compiles.emplace(LimitsOf(s.options.config.compile), s.parts.engine.get(), s.parts.store.get(),
                      &*s.executor, s.clock, s.metrics);
-  s.links.emplace(HeadLimits(), &s.model, s.parts.store.get(), &*s.compiles, s.clock, s.metrics);
+  s.links.emplace(HeadLimits(), &s.model, s.parts.store.get(), &*s.compiles, &*s.executor, s.clock,
+                  s.metrics);
   const RouterParts router = s.MakeRouterParts();
   s.contexts.emplace(router);
   s.chat.emplace(router, s.options.seed);
   s.models.emplace(router);
-  s.probe.emplace(&s.model, &*s.compiles);
+  s.probe.emplace(&s.model, &*s.compiles, s.parts.store.get(), s.metrics);
   s.quality.emplace(router, &*s.probe);
   s.registry.Start(&*s.timers, kTickMs);
   s.collector = s.metrics->AddCollector([&s] { s.CollectGauges(); });

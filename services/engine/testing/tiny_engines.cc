@@ -1,8 +1,10 @@
 #include "services/engine/testing/tiny_engines.h"
 
 #include <cstdio>
+#include <limits>
 #include <utility>
 
+#include "common/base/bytes.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/testing/paths.h"
@@ -55,10 +57,21 @@ TinyCase TinyCaseOf(const std::string& name) {
   EPIC_CHECK(false);
 }
 
-std::shared_ptr<const Model> LoadTiny(const TinyModelSpec& spec) {
+GgufWriter PoisonedTiny(TokenId poison) {
+  const TinyModelSpec spec = TinyCaseOf("qwen2").spec;
+  GgufWriter gguf = TinyModel(spec).Gguf();
+  std::string nan;
+  AppendLittle(&nan, std::numeric_limits<float>::quiet_NaN());
+  gguf.Overwrite("token_embd.weight", uint64_t{poison} * spec.hidden * sizeof(float), nan);
+  return gguf;
+}
+
+std::shared_ptr<const Model> LoadTiny(const TinyModelSpec& spec) { return LoadGguf(TinyModel(spec).Gguf()); }
+
+std::shared_ptr<const Model> LoadGguf(const GgufWriter& gguf) {
   const TempDir dir;
   const std::string path = dir.path() + "/model.gguf";
-  TinyModel(spec).WriteGguf(path);
+  WriteFileOrDie(path, gguf.Finish());
   auto model = Model::Load(path);
   if (!model.ok()) std::fprintf(stderr, "%s\n", model.status().ToString().c_str());
   EPIC_CHECK(model.ok());

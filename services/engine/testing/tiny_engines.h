@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "services/engine/engine.h"
+#include "services/model/testing/gguf_writer.h"
 #include "services/model/testing/tiny_model.h"
 
 namespace epic::testing {
@@ -26,6 +27,11 @@ TinyCase TinyCaseOf(const std::string& name);
 
 // Writes the GGUF file to a temporary folder and loads it. Aborts the test when that fails.
 std::shared_ptr<const Model> LoadTiny(const TinyModelSpec& spec);
+
+// A tiny model (F32, with a head of its own) that computes NaN for every text with the token `poison`, and
+// numbers for every other.
+GgufWriter PoisonedTiny(TokenId poison);
+std::shared_ptr<const Model> LoadGguf(const GgufWriter& gguf);
 
 // Small panels, so that prompts of tests need several. f32 throughout, or bf16 throughout.
 EngineOptions TinyOptions(ComputeFormat format);

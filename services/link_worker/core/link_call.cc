@@ -209,7 +209,10 @@ LinkRequest LinkCallImpl::MakeRequest() {
                          .tokens = static_cast<uint32_t>(piece.tokens.size()),
                          .read_rows = 0,
                          .computed_now = state.computed_now});
-    if (object != nullptr && !state.same.has_value()) timings_.fetched_bytes += object->layout().TotalBytes();
+    if (object != nullptr && !state.same.has_value()) {
+      timings_.fetched_bytes += object->layout().TotalBytes();
+      read_.push_back({state.key, object->layout()});
+    }
     timings_.recompiled_objects += state.computed_now && piece.kind == LinkPiece::Kind::kContext;
     request.pieces.push_back({.tokens = std::move(piece.tokens),
                               .object = object,
@@ -309,7 +312,15 @@ void LinkCallImpl::OnEngineDone(const absl::Status& status) {
     timings_.decode_ns = now_ns - first_token_ns_;
   }
   // The engine may have ended every choice before it saw the cancellation.
-  EndFrom(Phase::kEngine, reader_gone_ && status.ok() ? absl::CancelledError("the reader is gone") : status);
+  EndAfterEngine(reader_gone_ && status.ok() ? absl::CancelledError("the reader is gone") : status);
+}
+
+void LinkCallImpl::EndAfterEngine(const absl::Status& status) {
+  if (read_.empty() || !UnsoundObjects::MayBeBehind(status)) return EndFrom(Phase::kEngine, status);
+  // Before the report, so that a client which sends its request again finds the objects gone.
+  shared_->executor->Submit([self = shared_from_this(), status] {
+    self->EndFrom(Phase::kEngine, self->shared_->unsound.DropBehind(status, self->job_.tenant, self->read_));
+  });
 }
 
 void LinkCallImpl::Cancel() {

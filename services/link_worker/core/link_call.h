@@ -60,6 +60,7 @@ class LinkCallImpl final : public LinkCall, public std::enable_shared_from_this<
   std::optional<LinkLogprob> LogprobOf(const GeneratedToken& token) const;
   bool Deliver(uint32_t choice, ChoiceText::Piece piece);
   // --- the end
+  void EndAfterEngine(const absl::Status& status);
   // Ends the call if it is in `phase`: two threads may want to end it, or one to end what the other submits.
   void EndFrom(Phase phase, const absl::Status& status);
 
@@ -82,6 +83,7 @@ class LinkCallImpl final : public LinkCall, public std::enable_shared_from_this<
 
   // Written in phase kEngine only: by Submit before the engine knows the call, then on the engine's thread.
   std::vector<PieceAccount> accounts_;
+  std::vector<StoredObject> read_;  // each object that the engine was given, once
   std::optional<uint32_t> planned_recomputed_;
   std::vector<ChoiceText> choices_;
   LinkUsage usage_;

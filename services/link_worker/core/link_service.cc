@@ -27,13 +27,15 @@ std::vector<TokenId> EndTokens(const Tokenizer& tokenizer) {
 }
 
 LinkService::Shared::Shared(const HeadLimits& limits, const ServedModel* model, KvStore* store,
-                            Compiler* compiler, const Clock* clock, Metrics* metrics)
+                            Compiler* compiler, Executor* executor, const Clock* clock, Metrics* metrics)
     : model(model),
       store(store),
       compiler(compiler),
+      executor(executor),
       clock(clock),
       end_tokens(EndTokens(*model->tokenizer)),
-      heads(limits, model->identity, model->alias, store) {
+      heads(limits, model->identity, model->alias, store),
+      unsound(store, metrics) {
   if (metrics == nullptr) return;
   series.emplace(Series{metrics->GetHistogram(MetricId::kInterTokenLatencySeconds), {}});
   for (const std::string_view result : kLookupResults) {
@@ -49,8 +51,8 @@ void LinkService::Shared::CountLookup(const AcquireResult& result) {
 }
 
 LinkService::LinkService(const HeadLimits& limits, const ServedModel* model, KvStore* store,
-                         Compiler* compiler, const Clock* clock, Metrics* metrics)
-    : shared_(std::make_shared<Shared>(limits, model, store, compiler, clock, metrics)) {}
+                         Compiler* compiler, Executor* executor, const Clock* clock, Metrics* metrics)
+    : shared_(std::make_shared<Shared>(limits, model, store, compiler, executor, clock, metrics)) {}
 
 std::shared_ptr<LinkCall> LinkService::Link(LinkJob job, std::shared_ptr<LinkEvents> events) {
   auto call = std::make_shared<LinkCallImpl>(shared_, std::move(job), std::move(events));

@@ -13,9 +13,11 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/executor.h"
 #include "common/metrics/metrics.h"
 #include "common/storage/kv_store.h"
 #include "services/link_worker/core/head_cache.h"
+#include "services/link_worker/core/unsound_objects.h"
 #include "services/worker_api/compiler.h"
 #include "services/worker_api/linker.h"
 #include "services/worker_api/served_model.h"
@@ -35,9 +37,10 @@ std::vector<TokenId> EndTokens(const Tokenizer& tokenizer);
 
 class LinkService final : public Linker {
  public:
-  // All pointers outlive the service and every call; metrics may be null.
+  // All pointers outlive the service and every call; metrics may be null. The executor takes what may block
+  // on the disk when a call ends.
   LinkService(const HeadLimits& limits, const ServedModel* model, KvStore* store, Compiler* compiler,
-              const Clock* clock, Metrics* metrics = nullptr);
+              Executor* executor, const Clock* clock, Metrics* metrics = nullptr);
 
   std::shared_ptr<LinkCall> Link(LinkJob job, std::shared_ptr<LinkEvents> events) override;
   LinkServiceStats stats() const;
@@ -45,16 +48,18 @@ class LinkService final : public Linker {
   // What calls share. Members synchronise themselves.
   struct Shared {
     Shared(const HeadLimits& limits, const ServedModel* model, KvStore* store, Compiler* compiler,
-           const Clock* clock, Metrics* metrics);
+           Executor* executor, const Clock* clock, Metrics* metrics);
     // Counts one look-up of an object.
     void CountLookup(const AcquireResult& result);
 
     const ServedModel* const model;
     KvStore* const store;
     Compiler* const compiler;
+    Executor* const executor;
     const Clock* const clock;
     const std::vector<TokenId> end_tokens;  // that end a generation
     HeadCache heads;
+    const UnsoundObjects unsound;
     struct Series {
       Histogram inter_token;
       std::vector<Counter> lookups;  // hit, then by MissCause

@@ -139,7 +139,7 @@ class LinkServiceTest : public ::testing::Test {
                      .chat_template = &template_,
                      .engine = &engine_};
   CompileService compiles_{{}, &engine_, &store_, &executor_, &clock_};
-  LinkService links_{{.max_tokens = 64, .max_heads = 2}, &model_, &store_, &compiles_, &clock_};
+  LinkService links_{{.max_tokens = 64, .max_heads = 2}, &model_, &store_, &compiles_, &executor_, &clock_};
 };
 
 const std::string kLong(50, 'x'), kOther(40, 'y'), kShort(7, 'z');
@@ -294,10 +294,75 @@ TEST_F(LinkServiceTest, AFullEngineIsARefusal) {
 }
 
 TEST_F(LinkServiceTest, AnErrorOfTheEngineEndsTheStream) {
-  engine_.set_link_status(absl::InternalError("NaN in the logits"));
+  engine_.set_link_status(absl::InternalError("out of order"));
   const auto done = Run(JobOf({Text("hi")}));
   EXPECT_TRUE(done->admitted);
   EXPECT_EQ(CodeOf(done->status), ErrorCode::kInternal);
+}
+
+TEST_F(LinkServiceTest, ObjectsThatHoldNoNumbersAreDroppedWhenTheEngineFailsAndCompiledAnewNext) {
+  Metrics metrics;
+  LinkService links({}, &model_, &store_, &compiles_, &executor_, &clock_, &metrics);
+  const Counter dropped = metrics.GetCounter(MetricId::kNotFiniteTotal, {"object"});
+  const auto run = [&](std::vector<LinkPiece> pieces) {
+    auto collector = std::make_shared<Collector>();
+    links.Link(JobOf(std::move(pieces)), collector);
+    Settle();
+    EXPECT_TRUE(collector->done);
+    ExpectNothingLeft();
+    return collector;
+  };
+  const auto pieces = [&] {
+    return std::vector<LinkPiece>{Head("system"), Context(kLong), Context(kLong), Text("?")};
+  };
+  ASSERT_OK(run(pieces())->status);
+  const uint64_t compiles = engine_.compiles_started();
+  store_.PoisonAllObjects();
+  const uint64_t sound = [&] {
+    EXPECT_OK(run({Context(kOther), Text("?")})->status);
+    return engine_.compiles_started() - compiles;
+  }();
+  EXPECT_EQ(sound, 1u);
+
+  engine_.set_link_status(Error(ErrorCode::kInternal, "the output is not a number"));
+  const auto failed = run(pieces());
+  EXPECT_EQ(CodeOf(failed->status), ErrorCode::kInternal);
+  EXPECT_FALSE(IsUnexpected(failed->status));
+  EXPECT_NE(MessageOf(failed->status).find("2 parts of this prompt"), std::string::npos) << failed->status;
+  EXPECT_EQ(dropped.Value(), 2u);
+
+  engine_.set_link_status(absl::OkStatus());
+  EXPECT_OK(run(pieces())->status);
+  EXPECT_EQ(engine_.compiles_started(), compiles + 1 + 2);
+}
+
+TEST_F(LinkServiceTest, SoundObjectsStayWhenTheEngineFails) {
+  ASSERT_OK(Run(JobOf({Context(kLong), Text("?")}))->status);
+  const uint64_t compiles = engine_.compiles_started();
+  engine_.set_link_status(Error(ErrorCode::kInternal, "the output is not a number"));
+  const auto failed = Run(JobOf({Context(kLong), Text("?")}));
+  EXPECT_EQ(MessageOf(failed->status), "the output is not a number");
+  store_.PoisonAllObjects();
+  engine_.set_link_status(RetryLater(ErrorCode::kDraining, "stopping", 1000));
+  EXPECT_EQ(CodeOf(Run(JobOf({Context(kLong), Text("?")}))->status), ErrorCode::kDraining);
+  engine_.set_link_status(absl::OkStatus());
+  ASSERT_OK(Run(JobOf({Context(kLong), Text("?")}))->status);
+  EXPECT_EQ(engine_.compiles_started(), compiles) << "only numbers that are none drop an object";
+}
+
+TEST_F(LinkServiceTest, ACancelBetweenTheFailureAndTheLookAtObjectsChangesNothing) {
+  ASSERT_OK(Run(JobOf({Context(kLong), Text("?")}))->status);
+  store_.PoisonAllObjects();
+  engine_.set_link_status(Error(ErrorCode::kInternal, "the output is not a number"));
+  auto collector = std::make_shared<Collector>();
+  const auto call = links_.Link(JobOf({Context(kLong), Text("?")}), collector);
+  engine_.RunAll();
+  EXPECT_FALSE(collector->done);
+  call->Cancel();
+  Settle();
+  EXPECT_TRUE(collector->done);
+  EXPECT_EQ(CodeOf(collector->status), ErrorCode::kInternal);
+  ExpectNothingLeft();
 }
 
 TEST_F(LinkServiceTest, CancelInEachPhaseFreesEverything) {
@@ -324,7 +389,7 @@ TEST_F(LinkServiceTest, RandomCancelsOnManyThreadsLeaveNothingBehind) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   ThreadExecutor executor(2, 10000);
   CompileService compiles({}, &engine_, &store_, &executor, &clock_);
-  LinkService links({.max_tokens = 64, .max_heads = 2}, &model_, &store_, &compiles, &clock_);
+  LinkService links({.max_tokens = 64, .max_heads = 2}, &model_, &store_, &compiles, &executor, &clock_);
   std::atomic<bool> stop = false;
   std::thread loop([&] {
     while (!stop) {

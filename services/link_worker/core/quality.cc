@@ -15,6 +15,8 @@
 namespace epic {
 namespace {
 
+constexpr int64_t kCancelLookMs = 25;
+
 // Something that ends once, on another thread.
 class Ending {
  public:
@@ -28,6 +30,12 @@ class Ending {
     MutexLock lock(&mu_);
     while (!done_) changed_.Wait(&mu_);
     return status_;
+  }
+  // True when it has ended; false when `cancel` was seen first.
+  bool WaitUnless(const CancelToken& cancel) {
+    MutexLock lock(&mu_);
+    while (!done_ && !cancel.cancelled()) changed_.WaitForMs(&mu_, kCancelLookMs);
+    return done_;
   }
 
  private:
@@ -79,31 +87,40 @@ std::vector<PromptPiece> WithoutObjects(const LinkJob& job) {
   return pieces;
 }
 
+ObjectKey KeyOf(const LinkPiece& piece) { return {piece.context, piece.variant}; }
+
 absl::StatusOr<std::shared_ptr<const KvObject>> Fetch(Compiler* compiler, const LinkJob& job,
-                                                      const LinkPiece& piece) {
+                                                      const LinkPiece& piece, const CancelToken& cancel) {
   Ending ending;
   std::shared_ptr<const KvObject> object;
-  CompileJob compile{
-      job.tenant, {piece.context, piece.variant}, piece.tokens, piece.prefix_tokens, piece.sets_state};
-  EPIC_RETURN_IF_ERROR(compiler
-                           ->Ensure(std::move(compile),
-                                    [&](absl::StatusOr<CompileOutcome> outcome) {
-                                      if (outcome.ok()) object = std::move(outcome->object);
-                                      ending.Set(outcome.status());
-                                    })
-                           .status());
+  CompileJob compile{job.tenant, KeyOf(piece), piece.tokens, piece.prefix_tokens, piece.sets_state};
+  EPIC_ASSIGN_OR_RETURN(const CompileTicket ticket,
+                        compiler->Ensure(std::move(compile), [&](absl::StatusOr<CompileOutcome> outcome) {
+                          if (outcome.ok()) object = std::move(outcome->object);
+                          ending.Set(outcome.status());
+                        }));
+  if (!ending.WaitUnless(cancel)) compiler->Abandon(ticket);  // then it ends soon, and as cancelled
   EPIC_RETURN_IF_ERROR(ending.Wait());
   return object;
 }
 
-absl::StatusOr<std::vector<PromptPiece>> WithObjects(Compiler* compiler, const LinkJob& job) {
+absl::StatusOr<std::vector<PromptPiece>> WithObjects(Compiler* compiler, const LinkJob& job,
+                                                     const CancelToken& cancel) {
   std::vector<PromptPiece> pieces = WithoutObjects(job);
   for (size_t i = 0; i < pieces.size(); ++i) {
     if (job.pieces[i].kind != LinkPiece::Kind::kContext) continue;
-    EPIC_ASSIGN_OR_RETURN(pieces[i].object, Fetch(compiler, job, job.pieces[i]));
+    EPIC_ASSIGN_OR_RETURN(pieces[i].object, Fetch(compiler, job, job.pieces[i], cancel));
     pieces[i].prefix_tokens = job.pieces[i].prefix_tokens;
   }
   return pieces;
+}
+
+std::vector<StoredObject> ObjectsOf(const LinkJob& job, std::span<const PromptPiece> pieces) {
+  std::vector<StoredObject> objects;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].object != nullptr) objects.push_back({KeyOf(job.pieces[i]), pieces[i].object->layout()});
+  }
+  return objects;
 }
 
 }  // namespace
@@ -192,9 +209,12 @@ absl::StatusOr<QualityReport> EngineQualityProbe::CompareAlone(const LinkJob& jo
   // `prefix` is exact as `full` is, and reads the rows that the answer's run has just computed.
   const auto full = std::make_shared<LogitsSink>();
   EPIC_RETURN_IF_ERROR(score(WithoutObjects(job), {.kind = StrategyKind::kPrefix}, full));
-  EPIC_ASSIGN_OR_RETURN(std::vector<PromptPiece> pieces, WithObjects(compiler_, job));
+  EPIC_ASSIGN_OR_RETURN(std::vector<PromptPiece> pieces, WithObjects(compiler_, job, cancel));
+  const std::vector<StoredObject> objects = ObjectsOf(job, pieces);
   const auto linked = std::make_shared<LogitsSink>();
-  EPIC_RETURN_IF_ERROR(score(std::move(pieces), job.strategy, linked));
+  absl::Status scored = score(std::move(pieces), job.strategy, linked);
+  if (UnsoundObjects::MayBeBehind(scored)) scored = unsound_.DropBehind(scored, job.tenant, objects);
+  EPIC_RETURN_IF_ERROR(scored);
   if (full->rows.size() != linked->rows.size() || full->rows.empty()) {
     return absl::InternalError("the two sides were scored on different rows");
   }

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "services/link_worker/core/unsound_objects.h"
 #include "services/worker_api/compiler.h"
 #include "services/worker_api/quality_probe.h"
 #include "services/worker_api/served_model.h"
@@ -25,8 +26,9 @@ QualityReport CompareLogits(const std::vector<std::vector<float>>& full,
 
 class EngineQualityProbe final : public QualityProbe {
  public:
-  // Both outlive the probe.
-  EngineQualityProbe(const ServedModel* model, Compiler* compiler) : model_(model), compiler_(compiler) {}
+  // All outlive the probe; metrics may be null.
+  EngineQualityProbe(const ServedModel* model, Compiler* compiler, KvStore* store, Metrics* metrics = nullptr)
+      : model_(model), compiler_(compiler), unsound_(store, metrics) {}
 
   absl::StatusOr<QualityReport> Compare(const LinkJob& job, const CancelToken& cancel) override;
 
@@ -35,6 +37,7 @@ class EngineQualityProbe final : public QualityProbe {
 
   const ServedModel* const model_;
   Compiler* const compiler_;
+  const UnsoundObjects unsound_;
   std::atomic<bool> busy_{false};
 };
 

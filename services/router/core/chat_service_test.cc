@@ -93,7 +93,7 @@ class RouterTest : public ::testing::Test {
   testing::World world_;
   CompileService compiles_{
       {.max_running = 2, .max_queue = 2}, &world_.engine, &world_.store, &world_.executor, &world_.clock};
-  LinkService links_{{}, &world_.model, &world_.store, &compiles_, &world_.clock};
+  LinkService links_{{}, &world_.model, &world_.store, &compiles_, &world_.executor, &world_.clock};
   std::optional<ChatService> chat_;
   std::optional<ContextService> contexts_;
 };

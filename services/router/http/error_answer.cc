@@ -45,7 +45,7 @@ HttpAnswer ErrorAnswer(const absl::Status& status, int64_t retry_after_ms) {
     const int64_t ms = std::max<int64_t>(1, RetryAfterMsOf(status).value_or(retry_after_ms));
     answer.headers.emplace_back("Retry-After", std::to_string((ms + 999) / 1000));
   }
-  if (!info.retryable && ClientsRetry(info.http_status)) {
+  if (!MayRetry(status) && ClientsRetry(info.http_status)) {
     answer.headers.emplace_back("x-should-retry", "false");
   }
   return answer;

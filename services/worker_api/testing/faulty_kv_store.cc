@@ -1,6 +1,8 @@
 #include "services/worker_api/testing/faulty_kv_store.h"
 
 #include <algorithm>
+#include <cstring>
+#include <vector>
 
 #include "common/base/check.h"
 #include "common/status/status_macros.h"
@@ -93,7 +95,7 @@ absl::StatusOr<std::unique_ptr<ObjectWriter>> FaultyKvStore::Reserve(std::string
   EPIC_RETURN_IF_ERROR(Enter(StoreCall::kReserve));
   EPIC_ASSIGN_OR_RETURN(std::unique_ptr<ObjectWriter> writer, inner_->Reserve(tenant, key, layout));
   MutexLock lock(&mu_);
-  objects_.emplace(tenant, key);
+  objects_[{std::string(tenant), key}] = layout;
   return std::make_unique<Writer>(this, std::move(writer));
 }
 
@@ -142,13 +144,35 @@ void FaultyKvStore::CorruptNext() {
   corrupt_next_ = true;
 }
 
+FaultyKvStore::Objects FaultyKvStore::AllObjects() {
+  MutexLock lock(&mu_);
+  return objects_;
+}
+
 void FaultyKvStore::DropAllObjects() {
-  std::set<std::pair<std::string, ObjectKey>> objects;
-  {
-    MutexLock lock(&mu_);
-    objects = objects_;
+  for (const auto& [place, layout] : AllObjects()) {
+    EPIC_CHECK(inner_->DropObject(place.first, place.second).ok());
   }
-  for (const auto& [tenant, key] : objects) EPIC_CHECK(inner_->DropObject(tenant, key).ok());
+}
+
+void FaultyKvStore::PoisonAllObjects() {
+  for (const auto& [place, layout] : AllObjects()) {
+    const auto& [tenant, key] = place;
+    const absl::StatusOr<AcquireResult> stored = inner_->Acquire(tenant, key, layout);
+    EPIC_CHECK(stored.ok());
+    if (stored->object == nullptr) continue;
+    EPIC_CHECK(inner_->DropObject(tenant, key).ok());
+    const auto writer = inner_->Reserve(tenant, key, layout);
+    EPIC_CHECK(writer.ok());
+    for (uint32_t layer = 0; layer < layout.layers; ++layer) {
+      const ByteSpan slab = stored->object->Layer(layer);
+      std::vector<std::byte> bytes(slab.begin(), slab.end());
+      const uint32_t nan = 0x7fc07fc0;  // one of f32, two of bf16
+      std::memcpy(bytes.data(), &nan, sizeof(nan));
+      EPIC_CHECK((*writer)->WriteLayer(layer, bytes).ok());
+    }
+    EPIC_CHECK((*writer)->Commit().ok());
+  }
 }
 
 void FaultyKvStore::set_disk(const StoreDisk& disk) {

@@ -71,6 +71,8 @@ class FaultyKvStore final : public KvStore {
   // The next Acquire finds damaged bytes: a miss, and that object is gone.
   void CorruptNext();
   void DropAllObjects();
+  // Puts a copy in the place of every object that has NaN among its first values, with right checksums.
+  void PoisonAllObjects();
   void set_disk(const StoreDisk& disk);  // Disk() says so from now on
 
   // --- what the test asks
@@ -78,12 +80,14 @@ class FaultyKvStore final : public KvStore {
 
  private:
   class Writer;
+  using Objects = std::map<std::pair<std::string, ObjectKey>, KvLayout>;
   struct Fault {
     absl::Status status;
     uint64_t times = 0;
   };
   // What a call of this kind does before it reaches the store.
   absl::Status Enter(StoreCall call) ABSL_LOCKS_EXCLUDED(mu_);
+  Objects AllObjects() ABSL_LOCKS_EXCLUDED(mu_);
 
   const std::unique_ptr<KvStore> inner_;
 
@@ -95,7 +99,7 @@ class FaultyKvStore final : public KvStore {
   std::optional<StoreDisk> disk_ ABSL_GUARDED_BY(mu_);
   // Everything that was ever created or reserved: tenant and id, tenant and key.
   std::set<std::pair<std::string, CacheId>> contexts_ ABSL_GUARDED_BY(mu_);
-  std::set<std::pair<std::string, ObjectKey>> objects_ ABSL_GUARDED_BY(mu_);
+  Objects objects_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace epic::testing
