@@ -123,7 +123,7 @@ constexpr std::array kTable = {
             .field = +[](Config& c) -> I { return &c.engine.max_queue; },
             .help = "Requests that wait; one more is refused with queue_full",
             .unit = "requests",
-            .min = 0,
+            .min = 1,
             .max = 1000000},
     Setting{
         .name = "engine.memory_bytes",
