@@ -76,6 +76,9 @@ double MeasureFmaRoof(ThreadPool* pool) {
 
 double MeasureCopyRoof(ThreadPool* pool, size_t bytes) {
   constexpr double kSeconds = 0.05;
+  // Below, waking the pool takes longer than the copy.
+  constexpr size_t kSmallBytes = 256 << 10;
+  if (bytes < kSmallBytes) pool = nullptr;
   const size_t blocks = pool == nullptr ? 1 : pool->threads();
   const size_t block = std::max(bytes / 2 / blocks, size_t{64});
   std::vector<char> from(blocks * block, 1), to(blocks * block);
@@ -83,16 +86,20 @@ double MeasureCopyRoof(ThreadPool* pool, size_t bytes) {
     std::memcpy(to.data() + index * block, from.data() + index * block, block);
   };
   double best = 0, spent = 0;
+  // A clock's own cost is small beside so many copies.
+  const size_t copies = std::max(kSmallBytes / (2 * blocks * block), size_t{1});
   while (spent < kSeconds) {
     const auto start = std::chrono::steady_clock::now();
-    if (pool == nullptr) {
-      copy(0, 0);
-    } else {
-      pool->ParallelFor(blocks, copy);
+    for (size_t i = 0; i < copies; ++i) {
+      if (pool == nullptr) {
+        copy(0, 0);
+      } else {
+        pool->ParallelFor(blocks, copy);
+      }
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     spent += took.count();
-    best = std::max(best, 2.0 * static_cast<double>(blocks * block) / took.count());
+    best = std::max(best, 2.0 * static_cast<double>(copies * blocks * block) / took.count());
   }
   return best;
 }

@@ -14,7 +14,8 @@ namespace epic {
 double MeasureFmaRoof(ThreadPool* pool);
 
 // Bytes per second, read and written together, of copying `bytes` from one array to another, again and again:
-// what memory, or the cache that such an array fits into, gives. Takes about 50 ms.
+// what memory, or the cache that such an array fits into, gives. Small ones on this thread alone. Takes about
+// 50 ms.
 double MeasureCopyRoof(ThreadPool* pool, size_t bytes);
 
 }  // namespace epic
