@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/base/absl_std.h"
+#include "common/status/context_place.h"
 #include "common/status/error.h"
 #include "epic/v1/error_details.pb.h"
 #include "epic/v1/rpc_status.pb.h"
@@ -61,15 +62,16 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
     return absl::Status(static_cast<absl::StatusCode>(status.error_code()), ToAbsl(status.error_message()));
   }
   const auto& metadata = detail->metadata();
+  const auto found = metadata.find(kParam);
+  const std::string param = found == metadata.end() ? std::string() : found->second;
   if (const auto retry = metadata.find(kRetryAfter); retry != metadata.end()) {
     int64_t ms = 0;
     const std::string& text = retry->second;
     if (std::from_chars(text.data(), text.data() + text.size(), ms).ec == std::errc()) {
-      return RetryLater(*code, status.error_message(), ms);
+      return AtPlace(RetryLater(*code, status.error_message(), ms), param);
     }
   }
-  const auto param = metadata.find(kParam);
-  return Error(*code, status.error_message(), param == metadata.end() ? std::string() : param->second);
+  return Error(*code, status.error_message(), param);
 }
 
 }  // namespace epic

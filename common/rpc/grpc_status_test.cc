@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/status/context_place.h"
 #include "common/status/error.h"
 
 namespace epic {
@@ -20,9 +21,11 @@ TEST(GrpcStatusTest, EveryErrorCodeCrossesTheWireAndBack) {
 }
 
 TEST(GrpcStatusTest, RetryAdviceCrossesTheWire) {
-  const absl::Status back = FromGrpcStatus(ToGrpcStatus(RetryLater(ErrorCode::kQueueFull, "wait", 2500)));
-  EXPECT_EQ(CodeOf(back), ErrorCode::kQueueFull);
+  const absl::Status back = FromGrpcStatus(
+      ToGrpcStatus(AtPlace(RetryLater(ErrorCode::kContextCompiling, "wait", 2500), "context_ids[1]")));
+  EXPECT_EQ(CodeOf(back), ErrorCode::kContextCompiling);
   EXPECT_EQ(RetryAfterMsOf(back), 2500);
+  EXPECT_EQ(ParamOf(back), "context_ids[1]");
 }
 
 TEST(GrpcStatusTest, ForeignStatusesKeepTheirCode) {

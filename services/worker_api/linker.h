@@ -37,6 +37,7 @@ struct LinkPiece {
   std::vector<TokenId> prefix_tokens;  // the compile prefix of that variant
   bool sets_state = false;             // see CompileJob
   OnMissing on_missing = OnMissing::kRecompile;
+  std::string place;  // where the request names it, such as context_ids[0]; errors about it carry it
 };
 
 struct LinkJob {
@@ -93,7 +94,8 @@ class LinkEvents {
   // False: the reader is gone; the call is cancelled.
   virtual bool OnDelta(LinkDelta delta) = 0;
   virtual void OnFinish(uint32_t choice, FinishReason reason) = 0;
-  // The last call, always. Without OnAdmitted before it, it is a refusal. kCancelled after Cancel.
+  // The last call, always. Without OnAdmitted before it, it is a refusal. kClientGone after Cancel; its param
+  // is then the place of the context whose compile was waited for, if one was.
   virtual void OnDone(const absl::Status& status, const LinkUsage& usage, const LinkTimings& timings) = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/status/context_place.h"
 #include "common/status/error.h"
 #include "common/status/status_macros.h"
 #include "services/engine/row_plan.h"
@@ -106,13 +107,14 @@ absl::Status LinkCallImpl::CompileMissing(size_t index) {
       return Error(ErrorCode::kContextObjectMissing,
                    "the compiled object of " + piece.context.text() +
                        " is not stored: send on_missing \"recompile\", or create the context again",
-                   "linking.on_missing");
+                   piece.place);
     }
   }
   {
     MutexLock lock(&mu_);
     if (phase_ != Phase::kFetch) return absl::CancelledError("the request was cancelled");
     ++waiting_;
+    pieces_[index].compiling = true;
     job.key = pieces_[index].key;
   }
   job.tenant = job_.tenant;
@@ -140,12 +142,14 @@ absl::Status LinkCallImpl::CompileMissing(size_t index) {
 }
 
 void LinkCallImpl::OnCompiled(size_t index, absl::StatusOr<CompileOutcome> outcome) {
-  const bool is_context = job_.pieces[index].kind == LinkPiece::Kind::kContext;
-  if (!outcome.ok() && is_context) return EndFrom(Phase::kFetch, outcome.status());
+  const LinkPiece& piece = job_.pieces[index];
+  const bool is_context = piece.kind == LinkPiece::Kind::kContext;
+  if (!outcome.ok() && is_context) return EndFrom(Phase::kFetch, AtPlace(outcome.status(), piece.place));
   CacheId lost_head;
   {
     MutexLock lock(&mu_);
     if (phase_ != Phase::kFetch) return;
+    pieces_[index].compiling = false;
     if (outcome.ok()) {
       pieces_[index].object = std::move(outcome->object);
       pieces_[index].computed_now = outcome->computed_for_caller;
@@ -163,6 +167,14 @@ void LinkCallImpl::PieceDone() {
     if (phase_ != Phase::kFetch || --waiting_ > 0) return;
   }
   Submit();
+}
+
+std::string LinkCallImpl::PlaceWaitedFor() {
+  MutexLock lock(&mu_);
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    if (pieces_[i].compiling && job_.pieces[i].kind == LinkPiece::Kind::kContext) return job_.pieces[i].place;
+  }
+  return {};
 }
 
 void LinkCallImpl::Submit() {
@@ -326,7 +338,7 @@ void LinkCallImpl::EndAfterEngine(const absl::Status& status) {
 void LinkCallImpl::Cancel() {
   // From phase kEngine on the engine sees the token and ends the call within a step.
   cancel_.Cancel();
-  EndFrom(Phase::kFetch, absl::CancelledError("the request was cancelled"));
+  EndFrom(Phase::kFetch, Error(ErrorCode::kClientGone, "the request was cancelled", PlaceWaitedFor()));
 }
 
 void LinkCallImpl::EndFrom(Phase phase, const absl::Status& status) {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -38,6 +39,7 @@ class LinkCallImpl final : public LinkCall, public std::enable_shared_from_this<
     std::shared_ptr<const KvObject> object;
     ObjectKey key;               // empty id: own text
     std::optional<size_t> same;  // an earlier piece with the same key
+    bool compiling = false;      // until its object is there
     bool computed_now = false;
   };
 
@@ -48,6 +50,8 @@ class LinkCallImpl final : public LinkCall, public std::enable_shared_from_this<
   absl::Status CompileMissing(size_t index);
   void OnCompiled(size_t index, absl::StatusOr<CompileOutcome> outcome);
   void PieceDone();
+  // The place of the first context whose compile is waited for; empty when none is.
+  std::string PlaceWaitedFor();
   // --- engine
   void Submit();
   LinkRequest MakeRequest();

@@ -198,8 +198,10 @@ TEST_F(LinkServiceTest, FullAndPromptsWithoutContextsReadAndCompileNothing) {
 TEST_F(LinkServiceTest, AMissingObjectIsRefusedWhenTheClientSaysSo) {
   LinkJob job = JobOf({Context(kLong), Text("?")});
   job.pieces[0].on_missing = OnMissing::kError;
+  job.pieces[0].place = "context_ids[0]";
   const auto refused = Run(std::move(job));
   EXPECT_FALSE(refused->admitted);
+  EXPECT_EQ(ParamOf(refused->status), "context_ids[0]");
   EXPECT_EQ(CodeOf(refused->status), ErrorCode::kContextObjectMissing);
   EXPECT_EQ(engine_.compiles_started(), 0u);
 }
@@ -216,7 +218,10 @@ TEST_F(LinkServiceTest, ADamagedObjectIsComputedAgainForTheCallThatMeetsIt) {
 
 TEST_F(LinkServiceTest, AFailedContextEndsTheCallAndAFailedHeadOnlyCostsItsCaching) {
   engine_.set_compile_status(absl::InternalError("NaN"));
-  const auto failed = Run(JobOf({Context(kLong), Text("?")}));
+  LinkJob job = JobOf({Context(kLong), Text("?")});
+  job.pieces[0].place = "context_ids[0]";
+  const auto failed = Run(std::move(job));
+  EXPECT_EQ(ParamOf(failed->status), "context_ids[0]");
   EXPECT_EQ(CodeOf(failed->status), ErrorCode::kContextFailed);
   EXPECT_FALSE(failed->admitted);
   engine_.set_compile_status(absl::OkStatus());
@@ -362,6 +367,32 @@ TEST_F(LinkServiceTest, ACancelBetweenTheFailureAndTheLookAtObjectsChangesNothin
   Settle();
   EXPECT_TRUE(collector->done);
   EXPECT_EQ(CodeOf(collector->status), ErrorCode::kInternal);
+  ExpectNothingLeft();
+}
+
+TEST_F(LinkServiceTest, ACallThatIsCancelledWhileItWaitsForACompileTellsForWhich) {
+  const auto job = [&] {
+    LinkJob made = JobOf({Head("system"), Context(kLong), Context(kOther), Text("?")});
+    made.pieces[1].place = "messages[0].content[0].id";
+    made.pieces[2].place = "context_ids[0]";
+    return made;
+  };
+  auto collector = std::make_shared<Collector>();
+  links_.Link(job(), collector)->Cancel();
+  EXPECT_EQ(ParamOf(collector->status), "messages[0].content[0].id");
+  Settle();
+  LinkJob first = JobOf({Context(kLong), Text("?")});
+  Run(std::move(first));  // compiled now
+  collector = std::make_shared<Collector>();
+  links_.Link(job(), collector)->Cancel();
+  EXPECT_EQ(ParamOf(collector->status), "context_ids[0]");
+  Settle();
+  Run(job());
+  collector = std::make_shared<Collector>();
+  links_.Link(job(), collector)->Cancel();  // the engine has it
+  Settle();
+  EXPECT_EQ(CodeOf(collector->status), ErrorCode::kClientGone);
+  EXPECT_EQ(ParamOf(collector->status), "");
   ExpectNothingLeft();
 }
 

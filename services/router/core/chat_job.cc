@@ -25,8 +25,7 @@ absl::Status TooLong(uint32_t prompt, std::optional<uint32_t> max_tokens, uint32
 absl::StatusOr<ChatJob> MakeChatJob(const RouterParts& parts, const std::string& tenant,
                                     const ChatRequest& request) {
   EPIC_ASSIGN_OR_RETURN(CheckedChat chat, CheckChat(request, parts));
-  EPIC_ASSIGN_OR_RETURN(Prompt prompt, BuildPrompt(parts, tenant, request.messages, request.context_ids,
-                                                   chat.strategy, chat.on_missing));
+  EPIC_ASSIGN_OR_RETURN(Prompt prompt, BuildPrompt(parts, tenant, request, chat));
   const uint32_t window = parts.model->engine->config().context_length;
   if (prompt.tokens >= window || (chat.max_tokens.has_value() && *chat.max_tokens > window - prompt.tokens)) {
     return TooLong(prompt.tokens, chat.max_tokens, window, chat.max_tokens_param);

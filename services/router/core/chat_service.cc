@@ -5,6 +5,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/digest.h"
+#include "common/status/context_place.h"
 #include "common/status/error.h"
 #include "common/status/status_macros.h"
 #include "services/router/core/chat_job.h"
@@ -67,8 +68,9 @@ class ChatService::ChatTask final : public LinkEvents, public std::enable_shared
       MutexLock lock(&mu_);
       if (!end.ok() && !interrupted_.ok()) end = interrupted_;
       if (!end.ok() && CodeOf(end) == ErrorCode::kDeadline && !admitted_ && waits_for_compile_) {
-        end = RetryLater(ErrorCode::kContextCompiling,
-                         "a context of the prompt is still being compiled: try again later", 1000);
+        end = AtPlace(RetryLater(ErrorCode::kContextCompiling,
+                                 "a context of the prompt is still being compiled: try again later", 1000),
+                      ParamOf(status));
       }
     }
     const int64_t now_ns = shared_->parts.clock->SteadyNs();

@@ -60,6 +60,27 @@ class RouterTest : public ::testing::Test {
     EXPECT_OK(answer);
     return answer->record.id.text();
   }
+  std::string IdOfAnotherModel(const std::string& text) {
+    const Digest own = std::exchange(world_.model.identity, Sha256Of(AsBytes("another")));
+    std::string id = IdOf(text);
+    world_.model.identity = own;
+    return id;
+  }
+  // Chats that name `good` and then `other` in each way there is, and the place of the latter.
+  std::vector<std::pair<ChatRequest, std::string>> WaysToName(const std::string& good,
+                                                              const std::string& other,
+                                                              const std::string& name) {
+    std::vector<std::pair<ChatRequest, std::string>> ways;
+    ways.emplace_back(Asks({Text("?")}), "context_ids[1]");
+    ways.back().first.context_ids = {good, other};
+    ways.emplace_back(Asks({Ref(good), Text(" and "), Ref(other), Ref(other)}), "messages[1].content[2].id");
+    ways.emplace_back(Asks({Text("?"), Ref(other)}), "messages[1].content[1].id");
+    ways.back().first.context_ids = {good, good};
+    ways.emplace_back(Asks({Ref(good)}), "messages[0].content[1].id");
+    ways.back().first.messages[0].content.push_back(Ref(other));
+    if (!name.empty()) ways.emplace_back(Asks({Ref(good), Named(name)}), "messages[1].content[1].name");
+    return ways;
+  }
   ChatRequest Asks(std::vector<ContentPart> parts) {
     ChatRequest request;
     request.messages = {{"system", {Text("Be brief.")}}, {"user", std::move(parts)}};
@@ -477,6 +498,90 @@ TEST_F(RouterTest, TheRegistryIsBoundedAndListsPhases) {
   world_.Settle();
   EXPECT_EQ(CodeOf(sinks[0]->status), ErrorCode::kDraining);
   ExpectNothingLeft();
+}
+
+// --- places of contexts
+
+TEST_F(RouterTest, ErrorsAboutAContextNameThePlaceWhereTheRequestNamesIt) {
+  const std::string good = IdOf(kA);
+  const auto named = [&](const std::string& text, const std::string& name) {
+    CreateContextRequest request = TextOf(text);
+    request.name = name;
+    request.ttl = name == "expired" ? std::optional<int64_t>(5) : std::nullopt;
+    return Create(request)->record.id.text();
+  };
+  const std::string missing = named("missing", "missing"), expired = named("expired", "expired");
+  const std::string deleted = IdOf("deleted"), foreign = IdOfAnotherModel("foreign");
+  const ObjectVariant plain = VariantOf(world_.engine, CompilePrefixKind::kNone, {});
+  ASSERT_OK(world_.store.DropObject("default", {*CacheId::Parse(missing), plain}));
+  ASSERT_OK(contexts_->Delete(world_.Scope(), deleted));
+  world_.timers.AdvanceMs(5000);
+  world_.engine.set_compile_status(absl::InternalError("NaN"));
+  EXPECT_FALSE(Create(TextOf("failed")).ok());
+  const std::string failed =
+      CacheId::Of("default", world_.model.identity, *world_.tokenizer.Encode("failed")).text();
+  const struct {
+    ErrorCode code;
+    std::string id, name, on_missing;
+  } cases[] = {
+      {ErrorCode::kContextNotFound, "ctx_" + std::string(32, 'a'), "nobody", "recompile"},
+      {ErrorCode::kContextNotFound, "nonsense", "", "recompile"},
+      {ErrorCode::kContextDeleted, deleted, "", "recompile"},
+      {ErrorCode::kContextExpired, expired, "", "recompile"},
+      {ErrorCode::kContextModelMismatch, foreign, "", "recompile"},
+      {ErrorCode::kContextFailed, failed, "", "recompile"},
+      {ErrorCode::kContextObjectMissing, missing, "missing", "error"},
+  };
+  for (const auto& c : cases) {
+    for (auto& [request, place] : WaysToName(good, c.id, c.name)) {
+      request.linking.on_missing = c.on_missing;
+      const auto refused = Chat(std::move(request));
+      EXPECT_EQ(CodeOf(refused->status), c.code) << place;
+      EXPECT_EQ(ParamOf(refused->status), place) << InfoOf(c.code).name;
+    }
+  }
+}
+
+TEST_F(RouterTest, AContextThatIsStillCompilingAtTheDeadlineOrDeletedMeanwhileIsNamedByItsPlace) {
+  const std::string good = IdOf(kA);
+  CreateContextRequest create = TextOf(kB);
+  create.wait = 0;
+  const auto created = Begin(create);
+  world_.executor.RunAll();
+  const std::string id = (**created)->record.id.text();
+  for (auto& [request, place] : WaysToName(good, id, "")) {
+    RequestScope scope = world_.Scope();
+    scope.deadline_steady_ns = world_.clock.SteadyNs() + 1'000'000'000;
+    const auto late = Begin(std::move(request), scope);
+    world_.executor.RunAll();
+    world_.clock.AdvanceMs(1001);
+    world_.registry.Tick();
+    ASSERT_TRUE(late->done);
+    EXPECT_EQ(CodeOf(late->status), ErrorCode::kContextCompiling);
+    EXPECT_EQ(ParamOf(late->status), place);
+    EXPECT_TRUE(RetryAfterMsOf(late->status).has_value());
+  }
+  const auto waiting = Begin(Asks({Ref(good), Ref(id)}), world_.Scope());
+  world_.executor.RunAll();
+  EXPECT_OK(contexts_->Delete(world_.Scope(), id));
+  world_.Settle();
+  EXPECT_EQ(CodeOf(waiting->status), ErrorCode::kContextDeleted);
+  EXPECT_EQ(ParamOf(waiting->status), "messages[1].content[1].id");
+  ExpectNothingLeft();
+}
+
+TEST_F(RouterTest, ContextsWhereOnlyTextMayStandAreNamedToo) {
+  CreateContextRequest create;
+  create.messages = {{"user", {Text("x")}}, {"user", {Text("y"), Named("doc")}}};
+  EXPECT_EQ(ParamOf(Create(create).status()), "messages[1].content[1].name");
+  const ModelService models(world_.parts);
+  EXPECT_EQ(ParamOf(models.ApplyTemplate({}, {{"user", {Ref("ctx_x")}}}).status()),
+            "messages[0].content[0].id");
+  CreateContextRequest prefixed = TextOf(kA);
+  prefixed.compile_prefix = {.type = "system", .text = {}, .context_id = "ctx_" + std::string(32, 'a')};
+  const absl::Status status = Create(prefixed).status();
+  EXPECT_EQ(CodeOf(status), ErrorCode::kContextNotFound);
+  EXPECT_EQ(ParamOf(status), "compile_prefix.context_id");
 }
 
 // --- models

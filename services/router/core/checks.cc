@@ -152,6 +152,23 @@ absl::StatusOr<CompilePrefixKind> ParseCompilePrefix(std::string_view text, std:
   return ParseName(text, param, kNames);
 }
 
+absl::StatusOr<CompilePrefixKind> CheckCompilePrefix(const CompilePrefixRequest& prefix,
+                                                     std::string_view param) {
+  const std::string field(param);
+  EPIC_ASSIGN_OR_RETURN(const CompilePrefixKind kind, ParseCompilePrefix(prefix.type, field + ".type"));
+  const int given = prefix.text.has_value() + prefix.context_id.has_value();
+  if (kind != CompilePrefixKind::kSystem && given > 0) {
+    return Invalid("text and context_id belong to the type system", param);
+  }
+  if (kind == CompilePrefixKind::kSystem && given != 1) {
+    return Invalid("the type system needs exactly one of text and context_id", param);
+  }
+  if (prefix.text.has_value() && (prefix.text->empty() || FindInvalidUtf8(*prefix.text).has_value())) {
+    return Invalid("the prefix's text must be UTF-8 and not empty", field + ".text");
+  }
+  return kind;
+}
+
 absl::StatusOr<Pin> ParsePin(std::string_view text) {
   constexpr std::array<std::pair<std::string_view, Pin>, 3> kNames = {
       {{"none", Pin::kNone}, {"soft", Pin::kSoft}, {"hard", Pin::kHard}}};
@@ -215,12 +232,13 @@ absl::Status CheckName(std::string_view name, const RouterLimits& limits) {
   return absl::OkStatus();
 }
 
-absl::Status CheckMessages(const std::vector<ChatMessage>& messages, const RouterLimits& limits) {
+absl::Status CheckMessages(const std::vector<ChatMessage>& messages, const RouterLimits& limits,
+                           size_t context_ids) {
   if (messages.empty()) return Invalid("messages must have at least one message", "messages");
   if (static_cast<int64_t>(messages.size()) > limits.messages) {
     return Invalid("messages may have up to " + std::to_string(limits.messages) + " messages", "messages");
   }
-  size_t parts = 0;
+  size_t parts = context_ids;
   for (size_t i = 0; i < messages.size(); ++i) {
     const std::string at = "messages[" + std::to_string(i) + "]";
     const std::string& role = messages[i].role;
@@ -237,7 +255,8 @@ absl::Status CheckMessages(const std::vector<ChatMessage>& messages, const Route
     }
   }
   if (static_cast<int64_t>(parts) > limits.content_parts) {
-    return Invalid("messages may have up to " + std::to_string(limits.content_parts) + " content parts",
+    return Invalid("messages may have up to " + std::to_string(limits.content_parts) +
+                       " content parts, context_ids included",
                    "messages");
   }
   return absl::OkStatus();
@@ -265,12 +284,12 @@ absl::StatusOr<LinkStrategy> CheckLinking(const LinkingRequest& linking, const R
   }
   std::optional<CompilePrefixKind> prefix;
   if (linking.compile_prefix.has_value()) {
-    EPIC_ASSIGN_OR_RETURN(prefix, ParseCompilePrefix(*linking.compile_prefix, "linking.compile_prefix"));
+    EPIC_ASSIGN_OR_RETURN(prefix, ParseCompilePrefix(*linking.compile_prefix, kLinkingPrefixParam));
   }
   const std::string fallback = k.has_value() ? "legolink" : parts.default_strategy;
   const std::string name = linking.strategy.value_or(fallback);
   if (!prefix.has_value() && (name == "legolink-0" || (name == "legolink" && k == 0u))) {
-    EPIC_ASSIGN_OR_RETURN(prefix, ParseCompilePrefix(parts.default_compile_prefix, "linking.compile_prefix"));
+    EPIC_ASSIGN_OR_RETURN(prefix, ParseCompilePrefix(parts.default_compile_prefix, kLinkingPrefixParam));
   }
   return ParseStrategy(name, k, prefix);
 }
@@ -280,7 +299,7 @@ absl::StatusOr<CheckedChat> CheckChat(const ChatRequest& request, const RouterPa
   const uint32_t vocab = parts.model->engine->config().vocab;
   CheckedChat chat;
   EPIC_RETURN_IF_ERROR(CheckModel(request.model, *parts.model));
-  EPIC_RETURN_IF_ERROR(CheckMessages(request.messages, limits));
+  EPIC_RETURN_IF_ERROR(CheckMessages(request.messages, limits, request.context_ids.size()));
   EPIC_ASSIGN_OR_RETURN(chat.sampling, CheckSampling(request));
   chat.has_seed = request.seed.has_value();
   EPIC_RETURN_IF_ERROR(CheckBias(request, limits, vocab, &chat.sampling));

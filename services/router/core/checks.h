@@ -26,6 +26,11 @@ absl::Status CheckModel(const std::optional<std::string>& model, const ServedMod
 
 // none | bos | bos4 | system.
 absl::StatusOr<CompilePrefixKind> ParseCompilePrefix(std::string_view text, std::string_view param);
+// `param` is the field that holds the prefix: compile_prefix, or linking.compile_prefix. Errors: an unknown
+// type; text or context_id with another type than system; system without exactly one of them; text that is
+// empty or not UTF-8.
+absl::StatusOr<CompilePrefixKind> CheckCompilePrefix(const CompilePrefixRequest& prefix,
+                                                     std::string_view param);
 absl::StatusOr<Pin> ParsePin(std::string_view text);
 absl::StatusOr<Durability> ParseDurability(std::string_view text);
 absl::StatusOr<ContextState> ParseState(std::string_view text);
@@ -40,8 +45,12 @@ absl::StatusOr<std::vector<TokenId>> CheckTokens(const std::vector<int64_t>& tok
 absl::StatusOr<std::vector<std::string>> CheckTags(std::vector<std::string> tags, const RouterLimits& limits);
 absl::Status CheckName(std::string_view name, const RouterLimits& limits);
 
-// Roles, counts, and text that is UTF-8. `developer` is the same as `system`.
-absl::Status CheckMessages(const std::vector<ChatMessage>& messages, const RouterLimits& limits);
+// Roles, counts, and text that is UTF-8. `developer` is the same as `system`. `context_ids` count as parts.
+absl::Status CheckMessages(const std::vector<ChatMessage>& messages, const RouterLimits& limits,
+                           size_t context_ids = 0);
+
+// The field of a chat that asks for a compile prefix.
+inline constexpr std::string_view kLinkingPrefixParam = "linking.compile_prefix";
 
 // All of a ChatRequest that needs no prompt.
 struct CheckedChat {

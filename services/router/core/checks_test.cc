@@ -57,6 +57,7 @@ TEST(ChecksTest, BadMessagesAndSamplingOfAChatAreRefusedByName) {
        [](auto& r) {
          r.messages[0].content.resize(5000, {ContentPart::Kind::kText, "x"});
        }},
+      {"too many contexts", kBad, "messages", [](auto& r) { r.context_ids.resize(5000, "ctx"); }},
       {"temperature below", kBad, "temperature", [](auto& r) { r.temperature = -0.1; }},
       {"temperature above", kBad, "temperature", [](auto& r) { r.temperature = 2.1; }},
       {"temperature NaN", kBad, "temperature", [](auto& r) { r.temperature = kNaN; }},

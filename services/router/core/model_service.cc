@@ -56,13 +56,13 @@ absl::StatusOr<std::string> ModelService::ApplyTemplate(const std::optional<std:
                                                         const std::vector<ChatMessage>& messages) const {
   EPIC_RETURN_IF_ERROR(CheckModel(model, *parts_.model));
   EPIC_RETURN_IF_ERROR(CheckMessages(messages, parts_.limits));
-  std::vector<ContentPart> references;
-  const std::vector<Message> converted = ToTemplateMessages(messages, &references);
-  if (!references.empty()) {
-    return Error(ErrorCode::kInvalidRequest, "a context has no text to show: send text parts", "messages");
+  const TemplateInput input = ToTemplateInput(messages);
+  if (!input.references.empty()) {
+    return Error(ErrorCode::kInvalidRequest, "a context has no text to show: send text parts",
+                 input.references.front().place);
   }
   EPIC_ASSIGN_OR_RETURN(const std::vector<RenderedPiece> pieces,
-                        parts_.model->chat_template->Render(converted, /*add_generation_prompt=*/true));
+                        parts_.model->chat_template->Render(input.messages, /*add_generation_prompt=*/true));
   std::string text;
   for (const RenderedPiece& piece : pieces) text += piece.text;
   return text;

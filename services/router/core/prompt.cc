@@ -1,12 +1,13 @@
 #include "services/router/core/prompt.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
 
+#include "common/status/context_place.h"
 #include "common/status/error.h"
 #include "common/status/status_macros.h"
-#include "services/router/core/checks.h"
 
 namespace epic {
 namespace {
@@ -18,18 +19,19 @@ struct Resolved {
 
 class PromptBuilder {
  public:
-  PromptBuilder(const RouterParts& parts, const std::string& tenant, const LinkStrategy& strategy,
-                OnMissing on_missing)
-      : parts_(parts), tenant_(tenant), strategy_(strategy), on_missing_(on_missing) {}
+  PromptBuilder(const RouterParts& parts, const std::string& tenant, const ChatRequest& request,
+                const CheckedChat& chat)
+      : parts_(parts), tenant_(tenant), request_(request), chat_(chat) {}
 
-  absl::StatusOr<Prompt> Build(const std::vector<ChatMessage>& messages) {
-    std::vector<ContentPart> references;
-    const std::vector<Message> converted = ToTemplateMessages(messages, &references);
-    EPIC_RETURN_IF_ERROR(Resolve(references));
-    EPIC_ASSIGN_OR_RETURN(const std::vector<RenderedPiece> rendered,
-                          parts_.model->chat_template->Render(converted, /*add_generation_prompt=*/true));
-    head_is_template_ = OnlySystemTextBeforeContexts(converted);
-    EPIC_RETURN_IF_ERROR(Assemble(rendered));
+  absl::StatusOr<Prompt> Build() {
+    TemplateInput input = ToTemplateInput(request_.messages);
+    EPIC_RETURN_IF_ERROR(PutContextIds(&input));
+    EPIC_RETURN_IF_ERROR(Resolve(input.references));
+    EPIC_ASSIGN_OR_RETURN(
+        const std::vector<RenderedPiece> rendered,
+        parts_.model->chat_template->Render(input.messages, /*add_generation_prompt=*/true));
+    head_is_template_ = OnlySystemTextBeforeContexts(input.messages);
+    EPIC_RETURN_IF_ERROR(Assemble(input.references, rendered));
     EPIC_RETURN_IF_ERROR(ChooseVariants());
     for (const LinkPiece& piece : prompt_.pieces)
       prompt_.tokens += static_cast<uint32_t>(piece.tokens.size());
@@ -40,35 +42,57 @@ class PromptBuilder {
   }
 
  private:
-  absl::Status Resolve(const std::vector<ContentPart>& references) {
+  // context_ids stand before the last user message's own content.
+  absl::Status PutContextIds(TemplateInput* input) {
+    if (request_.context_ids.empty()) return absl::OkStatus();
+    const auto last_user = std::find_if(input->messages.rbegin(), input->messages.rend(),
+                                        [](const Message& message) { return message.role == "user"; });
+    if (last_user == input->messages.rend()) {
+      return Error(ErrorCode::kInvalidRequest,
+                   "context_ids stand before the last user message, and there is none", "context_ids");
+    }
+    std::vector<MessagePart> parts;
+    for (size_t i = 0; i < request_.context_ids.size(); ++i) {
+      parts.push_back({.kind = MessagePart::Kind::kContext,
+                       .text = {},
+                       .context_index = static_cast<uint32_t>(input->references.size())});
+      input->references.push_back({{ContentPart::Kind::kContextId, request_.context_ids[i]},
+                                   "context_ids[" + std::to_string(i) + "]"});
+    }
+    last_user->parts.insert(last_user->parts.begin(), parts.begin(), parts.end());
+    return absl::OkStatus();
+  }
+
+  absl::Status Resolve(const std::vector<ContextReference>& references) {
     std::map<CacheId, size_t> known;
-    for (const ContentPart& part : references) {
-      EPIC_ASSIGN_OR_RETURN(ContextRecord record, Find(part));
-      const auto [found, is_new] = known.emplace(record.id, contexts_.size());
+    for (const ContextReference& reference : references) {
+      absl::StatusOr<ContextRecord> record = Find(reference);
+      if (!record.ok()) return AtPlace(record.status(), reference.place);
+      const auto [found, is_new] = known.emplace(record->id, contexts_.size());
       if (is_new) {
-        EPIC_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, parts_.store->GetTokens(tenant_, record.id));
-        contexts_.push_back({std::move(record), std::move(tokens)});
+        absl::StatusOr<std::vector<TokenId>> tokens = parts_.store->GetTokens(tenant_, record->id);
+        if (!tokens.ok()) return AtPlace(tokens.status(), reference.place);
+        contexts_.push_back({*std::move(record), *std::move(tokens)});
       }
       context_of_.push_back(found->second);
     }
     return absl::OkStatus();
   }
 
-  absl::StatusOr<ContextRecord> Find(const ContentPart& part) {
+  absl::StatusOr<ContextRecord> Find(const ContextReference& reference) {
     absl::StatusOr<ContextRecord> record;
-    if (part.kind == ContentPart::Kind::kContextName) {
-      record = parts_.store->FindByName(tenant_, parts_.model->identity, part.value);
+    if (reference.part.kind == ContentPart::Kind::kContextName) {
+      record = parts_.store->FindByName(tenant_, parts_.model->identity, reference.part.value);
     } else {
-      EPIC_ASSIGN_OR_RETURN(const CacheId id, ParseCacheId(part.value, "messages"));
+      EPIC_ASSIGN_OR_RETURN(const CacheId id, ParseCacheId(reference.part.value, reference.place));
       record = parts_.store->GetContext(tenant_, id);
     }
     if (!record.ok()) return record;
-    if (record->hidden) return Error(ErrorCode::kContextNotFound, "no such context", "messages");
+    if (record->hidden) return Error(ErrorCode::kContextNotFound, "no such context");
     if (record->model_identity != parts_.model->identity) {
       return Error(ErrorCode::kContextModelMismatch,
                    "the context " + record->id.text() + " was compiled for another model ('" + record->model +
-                       "'): create it for '" + parts_.model->alias + "'",
-                   "messages");
+                       "'): create it for '" + parts_.model->alias + "'");
     }
     return record;
   }
@@ -84,14 +108,17 @@ class PromptBuilder {
     return false;
   }
 
-  absl::Status Assemble(const std::vector<RenderedPiece>& rendered) {
+  absl::Status Assemble(const std::vector<ContextReference>& references,
+                        const std::vector<RenderedPiece>& rendered) {
     for (size_t i = 0; i < rendered.size();) {
       if (rendered[i].kind == RenderedPiece::Kind::kContext) {
-        const Resolved& context = contexts_[context_of_[rendered[i].context_index]];
+        const uint32_t index = rendered[i].context_index;
+        const Resolved& context = contexts_[context_of_[index]];
         LinkPiece piece;
         piece.kind = LinkPiece::Kind::kContext;
         piece.tokens = context.tokens;
         piece.context = context.record.id;
+        piece.place = references[index].place;
         piece_contexts_[prompt_.pieces.size()] = &context;
         prompt_.pieces.push_back(std::move(piece));
         ++prompt_.contexts;
@@ -134,26 +161,29 @@ class PromptBuilder {
     return absl::OkStatus();
   }
 
-  absl::Status ChooseVariants() {
-    if (piece_contexts_.empty()) return absl::OkStatus();
-    const CompilePrefixKind kind = strategy_.compile_prefix;
-    std::vector<TokenId> head;
+  // The tokens that every context is to be compiled behind.
+  absl::StatusOr<std::vector<TokenId>> PrefixTokens() {
+    const Tokenizer& tokenizer = *parts_.model->tokenizer;
+    const CompilePrefixKind kind = chat_.strategy.compile_prefix;
     if (kind == CompilePrefixKind::kSystem) {
-      if (prompt_.pieces.front().kind != LinkPiece::Kind::kHead) {
-        return Error(
-            ErrorCode::kInvalidRequest,
-            "the compile prefix system needs a prompt whose first context directly follows the system "
-            "turn: move the user's text behind the contexts, or use bos4",
-            "linking.compile_prefix");
-      }
-      head = prompt_.pieces.front().tokens;
+      if (prompt_.pieces.front().kind == LinkPiece::Kind::kHead) return prompt_.pieces.front().tokens;
+      return Error(ErrorCode::kInvalidRequest,
+                   "the compile prefix system needs a prompt whose first context directly follows the system "
+                   "turn: move the user's text behind the contexts, or use bos4",
+                   kLinkingPrefixParam);
     }
-    const std::vector<TokenId> prefix = CompilePrefixTokens(*parts_.model->tokenizer, kind, head);
+    std::vector<TokenId> prefix = CompilePrefixTokens(tokenizer, kind, {});
     if (kind != CompilePrefixKind::kNone && prefix.empty()) {
       return Error(ErrorCode::kUnsupportedParameter,
-                   "this model has no token for the compile prefix: use none or system",
-                   "linking.compile_prefix");
+                   "this model has no token for the compile prefix: use none or system", kLinkingPrefixParam);
     }
+    return prefix;
+  }
+
+  absl::Status ChooseVariants() {
+    if (piece_contexts_.empty()) return absl::OkStatus();
+    const CompilePrefixKind kind = chat_.strategy.compile_prefix;
+    EPIC_ASSIGN_OR_RETURN(const std::vector<TokenId> prefix, PrefixTokens());
     const ObjectVariant variant = VariantOf(*parts_.model->engine, kind, prefix);
     for (const auto& [index, context] : piece_contexts_) {
       LinkPiece& piece = prompt_.pieces[index];
@@ -163,7 +193,7 @@ class PromptBuilder {
       piece.sets_state = state != ContextState::kReady &&
                          PrimaryCompile(*parts_.model, context->record, {}).key.variant == variant;
       // What is still compiling is waited for and what failed is tried once more, whatever on_missing says.
-      piece.on_missing = state == ContextState::kReady ? on_missing_ : OnMissing::kRecompile;
+      piece.on_missing = state == ContextState::kReady ? chat_.on_missing : OnMissing::kRecompile;
       if (state == ContextState::kCompiling) prompt_.waits_for_compile = true;
     }
     return absl::OkStatus();
@@ -171,8 +201,8 @@ class PromptBuilder {
 
   const RouterParts& parts_;
   const std::string& tenant_;
-  const LinkStrategy& strategy_;
-  const OnMissing on_missing_;
+  const ChatRequest& request_;
+  const CheckedChat& chat_;
   std::vector<Resolved> contexts_;                    // each context once
   std::vector<size_t> context_of_;                    // by reference: its place in contexts_
   std::map<size_t, const Resolved*> piece_contexts_;  // by piece; contexts_ no longer grows then
@@ -182,23 +212,26 @@ class PromptBuilder {
 
 }  // namespace
 
-std::vector<Message> ToTemplateMessages(const std::vector<ChatMessage>& messages,
-                                        std::vector<ContentPart>* references) {
-  std::vector<Message> converted;
-  uint32_t count = 0;
-  for (const ChatMessage& message : messages) {
-    Message& out = converted.emplace_back();
-    out.role = message.role == "developer" ? "system" : message.role;
-    for (const ContentPart& part : message.content) {
+TemplateInput ToTemplateInput(const std::vector<ChatMessage>& messages) {
+  TemplateInput input;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    Message& out = input.messages.emplace_back();
+    out.role = messages[i].role == "developer" ? "system" : messages[i].role;
+    for (size_t j = 0; j < messages[i].content.size(); ++j) {
+      const ContentPart& part = messages[i].content[j];
       if (part.kind == ContentPart::Kind::kText) {
         out.parts.push_back({.kind = MessagePart::Kind::kText, .text = part.value, .context_index = 0});
         continue;
       }
-      out.parts.push_back({.kind = MessagePart::Kind::kContext, .text = {}, .context_index = count++});
-      if (references != nullptr) references->push_back(part);
+      out.parts.push_back({.kind = MessagePart::Kind::kContext,
+                           .text = {},
+                           .context_index = static_cast<uint32_t>(input.references.size())});
+      input.references.push_back(
+          {part, "messages[" + std::to_string(i) + "].content[" + std::to_string(j) +
+                     (part.kind == ContentPart::Kind::kContextName ? "].name" : "].id")});
     }
   }
-  return converted;
+  return input;
 }
 
 absl::StatusOr<std::vector<TokenId>> EncodePieces(const Tokenizer& tokenizer,
@@ -223,24 +256,8 @@ CompileJob PrimaryCompile(const ServedModel& model, const ContextRecord& record,
 }
 
 absl::StatusOr<Prompt> BuildPrompt(const RouterParts& parts, const std::string& tenant,
-                                   const std::vector<ChatMessage>& messages,
-                                   const std::vector<std::string>& context_ids, const LinkStrategy& strategy,
-                                   OnMissing on_missing) {
-  std::vector<ChatMessage> all = messages;
-  if (!context_ids.empty()) {
-    auto last_user = all.rbegin();
-    while (last_user != all.rend() && last_user->role != "user") ++last_user;
-    if (last_user == all.rend()) {
-      return Error(ErrorCode::kInvalidRequest,
-                   "context_ids stand before the last user message, and there is none", "context_ids");
-    }
-    std::vector<ContentPart> content;
-    for (const std::string& id : context_ids) content.push_back({ContentPart::Kind::kContextId, id});
-    content.insert(content.end(), last_user->content.begin(), last_user->content.end());
-    last_user->content = std::move(content);
-    EPIC_RETURN_IF_ERROR(CheckMessages(all, parts.limits));
-  }
-  return PromptBuilder(parts, tenant, strategy, on_missing).Build(all);
+                                   const ChatRequest& request, const CheckedChat& chat) {
+  return PromptBuilder(parts, tenant, request, chat).Build();
 }
 
 }  // namespace epic

@@ -1,4 +1,4 @@
-// From messages to the pieces of a prompt: contexts resolved, the template rendered, text tokenised.
+// From a chat's messages to the pieces of a prompt: contexts resolved, the template rendered, text tokenised.
 //
 // Text of users is never parsed for control tokens; template text is. Runs between two contexts are tokenised
 // as one string. May block on the disk (records and token ids come from the store).
@@ -11,8 +11,8 @@
 
 #include "absl/status/statusor.h"
 #include "common/storage/context_record.h"
-#include "services/engine/strategy.h"
 #include "services/router/core/api.h"
+#include "services/router/core/checks.h"
 #include "services/router/core/router_parts.h"
 #include "services/worker_api/compiler.h"
 #include "services/worker_api/linker.h"
@@ -26,17 +26,27 @@ struct Prompt {
   bool waits_for_compile = false;  // a context of it is still `compiling`
 };
 
-// Errors: kContextNotFound and its kin, kContextModelMismatch, kTemplateRefused, kInvalidRequest (context_ids
-// without a user message; a `system` prefix where the prompt has no head of its own).
+// REQUIRES: `chat` is what CheckChat made of `request`.
+// Errors about a context name its place: kContextNotFound and its kin, kContextModelMismatch. And
+// kTemplateRefused; kInvalidRequest (context_ids without a user message; a `system` prefix where the prompt
+// has no head of its own); kContextLengthExceeded where a context does not fit behind the compile prefix.
 absl::StatusOr<Prompt> BuildPrompt(const RouterParts& parts, const std::string& tenant,
-                                   const std::vector<ChatMessage>& messages,
-                                   const std::vector<std::string>& context_ids, const LinkStrategy& strategy,
-                                   OnMissing on_missing);
+                                   const ChatRequest& request, const CheckedChat& chat);
 
-// The messages as the template takes them; `developer` becomes `system`. Context parts get the index of their
-// order; `references`, if not null, receives them. REQUIRES: CheckMessages passed.
-std::vector<Message> ToTemplateMessages(const std::vector<ChatMessage>& messages,
-                                        std::vector<ContentPart>* references);
+// A context that a request names.
+struct ContextReference {
+  ContentPart part;
+  std::string place;  // context_ids[0], messages[2].content[1].id
+};
+
+// Messages as the template takes them; `developer` is `system`. The index of a context part is that of its
+// reference.
+struct TemplateInput {
+  std::vector<Message> messages;
+  std::vector<ContextReference> references;
+};
+// REQUIRES: CheckMessages passed.
+TemplateInput ToTemplateInput(const std::vector<ChatMessage>& messages);
 
 // The pieces' text as token ids, tokenised as one string. REQUIRES: no piece is a context.
 absl::StatusOr<std::vector<TokenId>> EncodePieces(const Tokenizer& tokenizer,
