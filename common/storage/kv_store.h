@@ -48,7 +48,7 @@ struct CreateResult {
 
 struct ContextQuery {
   uint32_t limit = 20;     // 1..1000
-  CacheId after;           // exclusive cursor; empty: from the start
+  CacheId after;           // exclusive; empty: from the start. A context that is gone is known for 7 days
   bool descending = true;  // by created_at, then id
   std::optional<std::string> tag;
   std::optional<std::string> model;
@@ -138,8 +138,8 @@ class KvStore {
                                                    std::string_view name) = 0;
   // Errors: as GetContext; kContextObjectMissing when they are damaged; those of the disk.
   virtual absl::StatusOr<std::vector<TokenId>> GetTokens(std::string_view tenant, const CacheId& id) = 0;
-  // Hidden and expired contexts are left out. Errors: InvalidArgument for the limit; for the cursor as
-  // GetContext.
+  // Hidden and expired contexts are left out. Errors: InvalidArgument for the limit; kContextNotFound for the
+  // cursor, with the param after.
   virtual absl::StatusOr<ContextPage> ListContexts(std::string_view tenant, const ContextQuery& query) = 0;
   // Errors: as GetContext and CreateContext.
   virtual absl::StatusOr<ContextRecord> UpdateContext(std::string_view tenant, const CacheId& id,

@@ -170,6 +170,20 @@ absl::StatusOr<ContextRecord> RecordTable::FindByName(std::string_view tenant, c
   return Error(ErrorCode::kContextNotFound, "no context has this name under this model", "name");
 }
 
+absl::StatusOr<RecordTable::OrderKey> RecordTable::PlaceOf(const ContextKey& key) const {
+  std::optional<int64_t> created_at_ms;
+  if (const auto record = records_.find(key); record != records_.end()) {
+    created_at_ms = record->second.created_at_ms;
+  } else if (const auto tombstone = tombstones_.find(key); tombstone != tombstones_.end()) {
+    created_at_ms = tombstone->second.created_at_ms;
+  }
+  if (!created_at_ms.has_value()) {
+    return Error(ErrorCode::kContextNotFound,
+                 "the list has no such place, now or in the last days: start again without after", "after");
+  }
+  return OrderKey{key.tenant, *created_at_ms, key.id};
+}
+
 absl::StatusOr<ContextPage> RecordTable::List(std::string_view tenant, const ContextQuery& query) const {
   if (query.limit < 1 || query.limit > kMaxPage) {
     return Error(ErrorCode::kInvalidRequest, "limit must be 1..1000", "limit");
@@ -179,8 +193,7 @@ absl::StatusOr<ContextPage> RecordTable::List(std::string_view tenant, const Con
   auto begin = order_.lower_bound({owner, std::numeric_limits<int64_t>::min(), CacheId()});
   auto end = order_.upper_bound({owner + '\0', std::numeric_limits<int64_t>::min(), CacheId()});
   if (!query.after.empty()) {
-    EPIC_ASSIGN_OR_RETURN(const ContextRecord* after, Find({owner, query.after}));
-    const OrderKey cursor{owner, after->created_at_ms, after->id};
+    EPIC_ASSIGN_OR_RETURN(const OrderKey cursor, PlaceOf({owner, query.after}));
     (query.descending ? end : begin) =
         query.descending ? order_.lower_bound(cursor) : order_.upper_bound(cursor);
   }
@@ -347,7 +360,9 @@ std::optional<Tombstone> RecordTable::PlanRemoval(const ContextKey& key, Removal
   if (record == records_.end()) return std::nullopt;
   const bool expired = IsExpired(record->second);
   if (cause == RemovalCause::kExpired && !expired) return std::nullopt;
-  return Tombstone{.at = NextTime(), .cause = expired ? RemovalCause::kExpired : RemovalCause::kDeleted};
+  return Tombstone{.at = NextTime(),
+                   .cause = expired ? RemovalCause::kExpired : RemovalCause::kDeleted,
+                   .created_at_ms = record->second.created_at_ms};
 }
 
 void RecordTable::ApplyRemoval(const ContextKey& key, const Tombstone& tombstone) {

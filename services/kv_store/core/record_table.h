@@ -53,7 +53,9 @@ class RecordTable {
   absl::StatusOr<ContextRecord> Get(const ContextKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<ContextRecord> FindByName(std::string_view tenant, const Digest& model_identity,
                                            std::string_view name) const ABSL_LOCKS_EXCLUDED(mu_);
-  // Hidden and expired records are left out. Errors: InvalidArgument when the limit is not 1..1000.
+  // Hidden and expired records are left out. A removed context keeps its place for `after` as long as its
+  // tombstone lives. Errors: InvalidArgument when the limit is not 1..1000; NotFound (kContextNotFound) when
+  // `after` has no place.
   absl::StatusOr<ContextPage> List(std::string_view tenant, const ContextQuery& query) const
       ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -94,6 +96,8 @@ class RecordTable {
   HybridTime NextTime() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Observe(const HybridTime& time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<const ContextRecord*> Find(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Where a context stands in lists, or stood before it was removed. Errors: kContextNotFound.
+  absl::StatusOr<OrderKey> PlaceOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   RecordPlan NewRecord(const ContextKey& key, const NewContext& context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   RecordPlan Merge(const ContextRecord& old, const NewContext& context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether `name` is free for this record. Errors: FailedPrecondition (kNameInUse).

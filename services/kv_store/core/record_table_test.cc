@@ -1,6 +1,8 @@
 // The rules of records, one by one: what a second create changes, expiry, names, order, pages, removal.
 #include "services/kv_store/core/record_table.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "common/status/error.h"
@@ -250,6 +252,46 @@ TEST_F(RecordTableTest, ListsInOrderByPagesWithoutHiddenOrForeignOnes) {
   EXPECT_EQ(table_.VisibleCount(), 8u);
   EXPECT_FALSE(table_.List("default", {.limit = 0}).ok());
   EXPECT_FALSE(table_.List("default", {.limit = 1001}).ok());
+}
+
+TEST_F(RecordTableTest, PagesGoOnAfterAContextThatWasRemovedMeanwhile) {
+  std::vector<ContextKey> keys;
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    NewContext context = ContextOf(seed);
+    if (seed == 3) context.ttl_seconds = 60;
+    ASSERT_OK(Create(context));
+    keys.push_back(KeyOf(context));
+    if (seed != 2) clock_.AdvanceMs(1);  // 2 and 3 have the same age
+  }
+  std::sort(keys.begin() + 2, keys.begin() + 4);
+  const auto after = [&](const ContextKey& key, bool descending) {
+    const auto page = table_.List("default", {.after = key.id, .descending = descending});
+    EXPECT_OK(page);
+    std::vector<CacheId> ids;
+    for (const ContextRecord& record : page->records) ids.push_back(record.id);
+    return ids;
+  };
+  const std::vector<CacheId> older = {keys[1].id, keys[0].id}, newer = {keys[4].id, keys[5].id};
+  clock_.AdvanceMs(60'000);
+  const ContextKey expired = KeyOf(ContextOf(3)), deleted = KeyOf(ContextOf(2));
+  EXPECT_EQ(WhyNot(expired), ErrorCode::kContextExpired);
+  Remove(deleted, RemovalCause::kDeleted);
+  for (int step = 0; step < 2; ++step) {
+    EXPECT_EQ(after(deleted, true), older);
+    EXPECT_EQ(after(deleted, false), newer);
+    EXPECT_EQ(after(expired, true), older);
+    EXPECT_EQ(after(expired, false), newer);
+    if (step == 0) Remove(expired, RemovalCause::kExpired);
+  }
+  ASSERT_OK(Create(ContextOf(2)));  // a new context of the same ID stands where the new ones stand
+  EXPECT_EQ(after(deleted, false), std::vector<CacheId>());
+  table_.ForgetTombstone(expired);
+  const ContextKey never = KeyOf(ContextOf(99));
+  for (const ContextKey& key : {expired, never, ContextKey{"default2", keys[0].id}}) {
+    const absl::Status status = table_.List(key.tenant, {.after = key.id}).status();
+    EXPECT_EQ(CodeOf(status), ErrorCode::kContextNotFound);
+    EXPECT_EQ(ParamOf(status), "after");
+  }
 }
 
 TEST_F(RecordTableTest, VisibleCreateOfAHiddenContextShowsIt) {

@@ -13,7 +13,8 @@ namespace {
 
 constexpr uint32_t kTombstoneMagic = 0x31425445;  // "ETB1"
 constexpr uint32_t kEntryMagic = 0x31454f45;      // "EOE1"
-constexpr uint32_t kRowVersion = 1;
+constexpr uint32_t kTombstoneVersion = 2;
+constexpr uint32_t kEntryVersion = 1;
 constexpr size_t kCacheIdBytes = 36;
 constexpr size_t kDigestBytes = 32;
 
@@ -24,23 +25,30 @@ void AppendBig(std::string* out, T value) {
   }
 }
 
-absl::StatusOr<ByteReader> Open(ByteSpan bytes, uint32_t magic) {
+struct OpenRow {
+  uint32_t version = 0;
+  ByteReader fields;
+};
+
+// Versions 1 to `newest` are read.
+absl::StatusOr<OpenRow> Open(ByteSpan bytes, uint32_t magic, uint32_t newest) {
   if (bytes.size() < 3 * sizeof(uint32_t)) return absl::DataLossError("store row: truncated");
   if (LoadLittle<uint32_t>(bytes) != magic) return absl::InvalidArgumentError("store row: wrong magic");
-  if (LoadLittle<uint32_t>(bytes, 4) != kRowVersion) {
+  const uint32_t version = LoadLittle<uint32_t>(bytes, 4);
+  if (version < 1 || version > newest) {
     return absl::UnimplementedError("store row: a format version that this build does not read");
   }
   const ByteSpan body = bytes.first(bytes.size() - sizeof(uint32_t));
   if (Crc32c(0, body) != LoadLittle<uint32_t>(bytes, body.size())) {
     return absl::DataLossError("store row: wrong checksum");
   }
-  return ByteReader(body.subspan(2 * sizeof(uint32_t)));
+  return OpenRow{version, ByteReader(body.subspan(2 * sizeof(uint32_t)))};
 }
 
-std::string Begin(uint32_t magic) {
+std::string Begin(uint32_t magic, uint32_t version) {
   std::string out;
   AppendLittle<uint32_t>(&out, magic);
-  AppendLittle<uint32_t>(&out, kRowVersion);
+  AppendLittle<uint32_t>(&out, version);
   return out;
 }
 
@@ -85,26 +93,29 @@ absl::StatusOr<ContextKey> ParseObjectContextKey(std::string_view row) {
 }
 
 std::string EncodeTombstone(const Tombstone& tombstone) {
-  std::string out = Begin(kTombstoneMagic);
+  std::string out = Begin(kTombstoneMagic, tombstone.created_at_ms.has_value() ? kTombstoneVersion : 1);
   AppendLittle<int64_t>(&out, tombstone.at.unix_ms);
   AppendLittle<uint32_t>(&out, tombstone.at.counter);
   AppendLittle<uint8_t>(&out, static_cast<uint8_t>(tombstone.cause));
+  if (tombstone.created_at_ms.has_value()) AppendLittle<int64_t>(&out, *tombstone.created_at_ms);
   AppendLittle<uint32_t>(&out, Crc32c(0, AsBytes(out)));
   return out;
 }
 
 absl::StatusOr<Tombstone> DecodeTombstone(ByteSpan bytes) {
-  EPIC_ASSIGN_OR_RETURN(ByteReader reader, Open(bytes, kTombstoneMagic));
+  EPIC_ASSIGN_OR_RETURN(OpenRow row, Open(bytes, kTombstoneMagic, kTombstoneVersion));
+  ByteReader& reader = row.fields;
   Tombstone tombstone;
   tombstone.at.unix_ms = reader.Take<int64_t>();
   tombstone.at.counter = reader.Take<uint32_t>();
   tombstone.cause = static_cast<RemovalCause>(reader.TakeUpTo<uint8_t>(1));
+  if (row.version >= 2) tombstone.created_at_ms = reader.Take<int64_t>();
   if (!reader.AtEnd()) return absl::InvalidArgumentError("tombstone: a field is out of its bounds");
   return tombstone;
 }
 
 std::string EncodeObjectEntry(const ObjectEntry& entry) {
-  std::string out = Begin(kEntryMagic);
+  std::string out = Begin(kEntryMagic, kEntryVersion);
   AppendLittle<uint64_t>(&out, entry.number);
   AppendLittle<uint8_t>(&out, static_cast<uint8_t>(entry.variant.prefix));
   out.append(entry.variant.prefix_tokens.view());
@@ -118,7 +129,8 @@ std::string EncodeObjectEntry(const ObjectEntry& entry) {
 }
 
 absl::StatusOr<ObjectEntry> DecodeObjectEntry(ByteSpan bytes) {
-  EPIC_ASSIGN_OR_RETURN(ByteReader reader, Open(bytes, kEntryMagic));
+  EPIC_ASSIGN_OR_RETURN(OpenRow row, Open(bytes, kEntryMagic, kEntryVersion));
+  ByteReader& reader = row.fields;
   ObjectEntry entry;
   entry.number = reader.Take<uint64_t>();
   entry.variant.prefix =

@@ -5,8 +5,9 @@
 //   context key    records, tokens, tombstones   u16 big-endian tenant length, tenant, 36 bytes Cache ID
 //   object key     objects                       context key, 32 bytes variant digest
 //   slab key       slabs                         u64 object number, u32 layer, u32 piece, all big-endian
-//   tombstone      tombstones                    u32 magic "ETB1", u32 version 1, i64 unix_ms, u32 counter,
-//                                                u8 cause, u32 CRC32C
+//   tombstone      tombstones                    u32 magic "ETB1", u32 version 2, i64 unix_ms, u32 counter,
+//                                                u8 cause, i64 created_at_ms, u32 CRC32C; version 1 has no
+//                                                created_at_ms
 //   object entry   objects                       u32 magic "EOE1", u32 version 1, u64 object number,
 //                                                u8 prefix kind, 32 bytes prefix digest, u8 dtype,
 //                                                u8 compute format, u32 head bytes,
@@ -19,6 +20,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -48,6 +50,9 @@ enum class RemovalCause : uint8_t { kDeleted = 0, kExpired = 1 };
 struct Tombstone {
   HybridTime at;
   RemovalCause cause = RemovalCause::kDeleted;
+  // When the context was created: its place in lists, for pages that go on after it. nullopt in rows of
+  // version 1.
+  std::optional<int64_t> created_at_ms;
   bool operator==(const Tombstone&) const = default;
 };
 

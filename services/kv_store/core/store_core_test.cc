@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base/bytes.h"
+#include "common/base/crc32c.h"
 #include "common/status/error.h"
 #include "common/testing/status_matchers.h"
 #include "services/kv_store/core/memory_table_store.h"
+#include "services/kv_store/core/rows.h"
 #include "services/kv_store/testing/faulty_table_store.h"
 #include "services/kv_store/testing/store_fixtures.h"
 
@@ -244,6 +247,34 @@ TEST_F(StoreCoreTest, DurabilityObjectWaitsForTheDisk) {
   const AcquireResult hit = Acquire(created.record.id, layout);
   ASSERT_NE(hit.object, nullptr);
   EXPECT_TRUE(Holds(*hit.object, 5));
+}
+
+TEST_F(StoreCoreTest, AListGoesOnAfterADeletedContextAlsoAfterARestart) {
+  std::vector<CacheId> ids;
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    ids.push_back(Create(seed).id);
+    clock_.AdvanceMs(1);
+  }
+  ASSERT_OK(store_->DeleteContext(kTenant, ids[1]));
+  for (int life = 0; life < 2; ++life) {
+    ASSERT_OK_AND_ASSIGN(const ContextPage page, store_->ListContexts(kTenant, {.after = ids[1]}));
+    ASSERT_EQ(page.records.size(), 1u);
+    EXPECT_EQ(page.records[0].id, ids[0]);
+    Open();
+  }
+}
+
+TEST_F(StoreCoreTest, TombstonesOfBothVersionsAreRead) {
+  const Tombstone now{.at = {1'700'000'000'123, 7}, .cause = RemovalCause::kExpired, .created_at_ms = -5};
+  ASSERT_OK_AND_ASSIGN(const Tombstone back, DecodeTombstone(AsBytes(EncodeTombstone(now))));
+  EXPECT_EQ(back, now);
+  const std::string first = std::string("ETB1\x01\0\0\0\x7b\x68\xe5\xcf\x8b\x01\0\0\x07\0\0\0\x01", 21);
+  std::string row = first;
+  AppendLittle<uint32_t>(&row, Crc32c(0, AsBytes(row)));
+  ASSERT_OK_AND_ASSIGN(const Tombstone old, DecodeTombstone(AsBytes(row)));
+  EXPECT_EQ(old, (Tombstone{.at = now.at, .cause = now.cause, .created_at_ms = std::nullopt}));
+  row[4] = 3;
+  EXPECT_EQ(DecodeTombstone(AsBytes(row)).status().code(), absl::StatusCode::kUnimplemented);
 }
 
 TEST_F(StoreCoreTest, TombstonesLiveSevenDays) {
