@@ -116,7 +116,10 @@ struct LinkingRequest {
   std::optional<int64_t> k;
   std::optional<double> ratio;    // cacheblend: not built, refused
   std::optional<int64_t> budget;  // query-guided: not built, refused
+  // none | bos | bos4 | system: the head of this very prompt.
   std::optional<std::string> compile_prefix;
+  // As in a create, instead of the word.
+  std::optional<CompilePrefixRequest> compile_prefix_object;
   std::optional<std::string> on_missing;  // recompile | error
   std::optional<std::string> auto_mode;   // off | background | linked; only off is built
 };

@@ -20,6 +20,14 @@ absl::Status TooLong(uint32_t prompt, std::optional<uint32_t> max_tokens, uint32
   return Error(ErrorCode::kContextLengthExceeded, message, max_tokens.has_value() ? param : "messages");
 }
 
+Digest NamedPrefix(const ChatRequest& request, const std::vector<LinkPiece>& pieces) {
+  if (!request.linking.compile_prefix_object.has_value()) return {};
+  const auto context = std::find_if(pieces.begin(), pieces.end(), [](const LinkPiece& piece) {
+    return piece.kind == LinkPiece::Kind::kContext;
+  });
+  return context == pieces.end() ? Digest() : context->variant.prefix_tokens;
+}
+
 }  // namespace
 
 absl::StatusOr<ChatJob> MakeChatJob(const RouterParts& parts, const std::string& tenant,
@@ -35,6 +43,7 @@ absl::StatusOr<ChatJob> MakeChatJob(const RouterParts& parts, const std::string&
   const uint32_t left = window - prompt.tokens;
   ChatJob job;
   job.has_seed = chat.has_seed;
+  job.named_prefix = NamedPrefix(request, prompt.pieces);
   job.waits_for_compile = reads && prompt.waits_for_compile;
   job.link.tenant = tenant;
   job.link.pieces = std::move(prompt.pieces);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/base/digest.h"
 #include "services/router/core/api.h"
 #include "services/router/core/router_parts.h"
 #include "services/worker_api/linker.h"
@@ -15,6 +16,7 @@ namespace epic {
 struct ChatJob {
   LinkJob link;  // without seed where the request has none, and without received_steady_ns
   bool has_seed = false;
+  Digest named_prefix;             // of the tokens that linking.compile_prefix names; zero: none
   bool waits_for_compile = false;  // an object that the link reads is still being compiled
 };
 

@@ -126,7 +126,7 @@ class ChatService::ChatTask final : public LinkEvents, public std::enable_shared
     start_ = {.id = AnswerId(shared_->NextRandom()),
               .created = parts.clock->UnixMs() / 1000,
               .model = parts.model->alias,
-              .system_fingerprint = Fingerprint(parts, chat.link.strategy),
+              .system_fingerprint = Fingerprint(parts, chat.link.strategy, chat.named_prefix),
               .linking = chat.link.strategy.Name(),
               .planned_recomputed = std::nullopt,
               .choices = chat.link.choices};
@@ -231,7 +231,8 @@ void ChatService::Complete(const RequestScope& scope, ChatRequest request, std::
   std::make_shared<ChatTask>(shared_, scope, std::move(request), std::move(sink))->Start();
 }
 
-std::string ChatService::Fingerprint(const RouterParts& parts, const LinkStrategy& strategy) {
+std::string ChatService::Fingerprint(const RouterParts& parts, const LinkStrategy& strategy,
+                                     const Digest& named_prefix) {
   std::string fields;
   AppendField(&fields, "epic.fingerprint.v1");
   AppendField(&fields, parts.model->identity.view());
@@ -240,6 +241,7 @@ std::string ChatService::Fingerprint(const RouterParts& parts, const LinkStrateg
   AppendLittle(&fields, static_cast<uint8_t>(parts.model->engine->kv_dtype()));
   AppendField(&fields, strategy.Name());
   AppendLittle(&fields, static_cast<uint8_t>(strategy.compile_prefix));
+  AppendField(&fields, named_prefix.view());
   return "fp_" + Sha256Of(AsBytes(fields)).Hex().substr(0, 16);
 }
 

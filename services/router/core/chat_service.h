@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
+#include "common/base/digest.h"
 #include "common/base/mutex.h"
 #include "common/base/random.h"
 #include "common/metrics/metrics.h"
@@ -26,9 +27,10 @@ class ChatService final : public ChatApi {
   ChatService(const RouterParts& parts, uint64_t seed);
   void Complete(const RequestScope& scope, ChatRequest request, std::shared_ptr<ChatSink> sink) override;
 
-  // Covers the model, the build, the arithmetic and the strategy: the same fingerprint, seed and prompt give
-  // the same answer.
-  static std::string Fingerprint(const RouterParts& parts, const LinkStrategy& strategy);
+  // Covers the model, the build, the arithmetic, the strategy and the compile prefix that the request names:
+  // the same fingerprint, seed and prompt give the same answer.
+  static std::string Fingerprint(const RouterParts& parts, const LinkStrategy& strategy,
+                                 const Digest& named_prefix);
 
  private:
   class ChatTask;

@@ -584,6 +584,83 @@ TEST_F(RouterTest, ContextsWhereOnlyTextMayStandAreNamedToo) {
   EXPECT_EQ(ParamOf(status), "compile_prefix.context_id");
 }
 
+// --- compile prefixes that a chat names
+
+TEST_F(RouterTest, AChatReadsTheVariantOfACreateWithTheSameSystemPrefix) {
+  const std::string head = IdOf("Be brief.");
+  CreateContextRequest create = TextOf(kA);
+  create.compile_prefix = {.type = "system", .text = "Be brief.", .context_id = {}};
+  const std::string a = Create(create)->record.id.text();
+  const uint64_t compiles = world_.engine.compiles_started();
+  ChatRequest request = Asks({Text("Read this: "), Ref(a), Text("?")});
+  request.linking.strategy = "legolink-0";
+  request.linking.compile_prefix_object = {.type = "system", .text = "Be brief.", .context_id = {}};
+  const auto by_text = Chat(request);
+  ASSERT_OK(by_text->status);
+  request.linking.compile_prefix_object = {.type = "system", .text = {}, .context_id = head};
+  const auto by_id = Chat(request);
+  ASSERT_OK(by_id->status);
+  EXPECT_EQ(world_.engine.compiles_started(), compiles);
+  for (const LinkRequest& link : world_.engine.links()) {
+    EXPECT_EQ(link.pieces[1].prefix_tokens, *world_.tokenizer.Encode("Be brief."));
+    EXPECT_EQ(link.strategy.compile_prefix, CompilePrefixKind::kSystem);
+  }
+  EXPECT_EQ(by_id->usage.recomputed_tokens, 0u);
+  EXPECT_EQ(by_id->usage.cached_tokens, 50u);
+  EXPECT_EQ(by_text->start->system_fingerprint, by_id->start->system_fingerprint);
+  request.linking.compile_prefix_object = {.type = "system", .text = "Be long.", .context_id = {}};
+  const auto another = Chat(request);
+  EXPECT_EQ(world_.engine.compiles_started(), compiles + 1);
+  EXPECT_NE(another->start->system_fingerprint, by_id->start->system_fingerprint);
+  request.linking.compile_prefix_object = {.type = "bos4", .text = {}, .context_id = {}};
+  ASSERT_OK(Chat(request)->status);
+  EXPECT_EQ(world_.engine.links().back().pieces[1].prefix_tokens,
+            std::vector<TokenId>(4, ByteTokenizer::kEndOfText));
+}
+
+TEST_F(RouterTest, AContextThatFollowsTheVeryPrefixThatTheChatNamesIsExactInPlace) {
+  const std::string a = IdOf(kA), b = IdOf(kB);
+  Chat(Asks({Ref(a), Text("?")}));
+  CreateContextRequest head;
+  const std::vector<TokenId> tokens = world_.engine.links()[0].pieces[0].tokens;
+  head.tokens.emplace(tokens.begin(), tokens.end());
+  const std::string head_id = Create(head)->record.id.text();
+  ChatRequest request = Asks({Ref(a), Ref(b), Text("?")});
+  request.linking.strategy = "legolink-16";
+  request.linking.compile_prefix_object = {.type = "system", .text = {}, .context_id = head_id};
+  Chat(request);
+  const auto linked = Chat(request);
+  ASSERT_OK(linked->status);
+  EXPECT_EQ(linked->usage.recomputed_tokens, 16u);  // of b only
+}
+
+TEST_F(RouterTest, APrefixThatCannotBeHadIsRefusedAtItsField) {
+  const std::string a = IdOf(kA), gone = IdOf(kB), foreign = IdOfAnotherModel("foreign");
+  ASSERT_OK(contexts_->Delete(world_.Scope(), gone));
+  ChatRequest request = Asks({Ref(a)});
+  request.linking.strategy = "legolink-0";
+  const auto refused = [&](CompilePrefixRequest prefix) {
+    request.linking.compile_prefix_object = std::move(prefix);
+    return Chat(request)->status;
+  };
+  const std::string at = "linking.compile_prefix.context_id";
+  absl::Status status = refused({.type = "system", .text = {}, .context_id = "nonsense"});
+  EXPECT_EQ(CodeOf(status), ErrorCode::kContextNotFound);
+  EXPECT_EQ(ParamOf(status), at);
+  status = refused({.type = "system", .text = {}, .context_id = gone});
+  EXPECT_EQ(CodeOf(status), ErrorCode::kContextDeleted);
+  EXPECT_EQ(ParamOf(status), at);
+  status = refused({.type = "system", .text = {}, .context_id = foreign});
+  EXPECT_EQ(CodeOf(status), ErrorCode::kContextModelMismatch);
+  EXPECT_EQ(ParamOf(status), at);
+  status = refused({.type = "system", .text = std::string(4096 - 49, 'x'), .context_id = {}});
+  EXPECT_EQ(CodeOf(status), ErrorCode::kContextLengthExceeded);
+  EXPECT_EQ(ParamOf(status), "linking.compile_prefix");
+  EXPECT_THAT(MessageOf(status),
+              ::testing::AllOf(::testing::HasSubstr("4097"), ::testing::HasSubstr("4096")));
+  EXPECT_OK(refused({.type = "system", .text = std::string(4096 - 50, 'x'), .context_id = {}}));
+}
+
 // --- models
 
 TEST_F(RouterTest, ModelsTokensAndTemplates) {

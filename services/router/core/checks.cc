@@ -116,6 +116,18 @@ absl::Status CheckMaxTokens(const ChatRequest& request, CheckedChat* chat) {
   return absl::OkStatus();
 }
 
+// The compile prefix that a request asks for, if any.
+absl::StatusOr<std::optional<CompilePrefixKind>> CheckLinkingPrefix(const LinkingRequest& linking) {
+  if (linking.compile_prefix_object.has_value()) {
+    if (linking.compile_prefix.has_value()) {
+      return Invalid("give the compile prefix once, as a word or as an object", kLinkingPrefixParam);
+    }
+    return CheckCompilePrefix(*linking.compile_prefix_object, kLinkingPrefixParam);
+  }
+  if (!linking.compile_prefix.has_value()) return std::nullopt;
+  return ParseCompilePrefix(*linking.compile_prefix, kLinkingPrefixParam);
+}
+
 absl::StatusOr<OnMissing> CheckOnMissing(const LinkingRequest& linking) {
   constexpr std::array<std::pair<std::string_view, OnMissing>, 2> kNames = {
       {{"recompile", OnMissing::kRecompile}, {"error", OnMissing::kError}}};
@@ -282,10 +294,7 @@ absl::StatusOr<LinkStrategy> CheckLinking(const LinkingRequest& linking, const R
     EPIC_RETURN_IF_ERROR(CheckRange(*linking.k, int64_t{0}, int64_t{65536}, "linking.k"));
     k = static_cast<uint32_t>(*linking.k);
   }
-  std::optional<CompilePrefixKind> prefix;
-  if (linking.compile_prefix.has_value()) {
-    EPIC_ASSIGN_OR_RETURN(prefix, ParseCompilePrefix(*linking.compile_prefix, kLinkingPrefixParam));
-  }
+  EPIC_ASSIGN_OR_RETURN(std::optional<CompilePrefixKind> prefix, CheckLinkingPrefix(linking));
   const std::string fallback = k.has_value() ? "legolink" : parts.default_strategy;
   const std::string name = linking.strategy.value_or(fallback);
   if (!prefix.has_value() && (name == "legolink-0" || (name == "legolink" && k == 0u))) {

@@ -145,6 +145,33 @@ TEST(ChecksTest, BadLinkingOfAChatIsRefusedByName) {
          r.linking.k = 8;
        }},
       {"prefix word", kBad, "linking.compile_prefix", [](auto& r) { r.linking.compile_prefix = "eos"; }},
+      {"prefix type", kBad, "linking.compile_prefix.type",
+       [](auto& r) { r.linking.compile_prefix_object = {.type = "eos"}; }},
+      {"system alone", kBad, "linking.compile_prefix",
+       [](auto& r) { r.linking.compile_prefix_object = {.type = "system"}; }},
+      {"system of two", kBad, "linking.compile_prefix",
+       [](auto& r) { r.linking.compile_prefix_object = {.type = "system", .text = "x", .context_id = "y"}; }},
+      {"text of bos", kBad, "linking.compile_prefix",
+       [](auto& r) { r.linking.compile_prefix_object = {.type = "bos", .text = "x"}; }},
+      {"empty prefix text", kBad, "linking.compile_prefix.text",
+       [](auto& r) { r.linking.compile_prefix_object = {.type = "system", .text = ""}; }},
+      {"prefix text not UTF-8", kBad, "linking.compile_prefix.text",
+       [](auto& r) { r.linking.compile_prefix_object = {.type = "system", .text = "\xff"}; }},
+      {"prefix twice", kBad, "linking.compile_prefix",
+       [](auto& r) {
+         r.linking.compile_prefix = "bos";
+         r.linking.compile_prefix_object = {.type = "bos"};
+       }},
+      {"prefix of full", kBad, "linking.compile_prefix",
+       [](auto& r) {
+         r.linking.strategy = "full";
+         r.linking.compile_prefix_object = {.type = "bos"};
+       }},
+      {"no prefix for legolink-0", kBad, "linking.compile_prefix",
+       [](auto& r) {
+         r.linking.strategy = "legolink-0";
+         r.linking.compile_prefix_object = {.type = "none"};
+       }},
       {"on_missing", kBad, "linking.on_missing", [](auto& r) { r.linking.on_missing = "ignore"; }},
   });
 }

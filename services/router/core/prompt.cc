@@ -8,6 +8,7 @@
 #include "common/status/context_place.h"
 #include "common/status/error.h"
 #include "common/status/status_macros.h"
+#include "services/router/core/compile_prefix.h"
 
 namespace epic {
 namespace {
@@ -165,6 +166,12 @@ class PromptBuilder {
   absl::StatusOr<std::vector<TokenId>> PrefixTokens() {
     const Tokenizer& tokenizer = *parts_.model->tokenizer;
     const CompilePrefixKind kind = chat_.strategy.compile_prefix;
+    if (request_.linking.compile_prefix_object.has_value()) {
+      EPIC_ASSIGN_OR_RETURN(const CompilePrefixSpec spec,
+                            ResolveCompilePrefix(parts_, tenant_, *request_.linking.compile_prefix_object,
+                                                 kLinkingPrefixParam));
+      return CompilePrefixTokens(tokenizer, kind, spec.tokens);
+    }
     if (kind == CompilePrefixKind::kSystem) {
       if (prompt_.pieces.front().kind == LinkPiece::Kind::kHead) return prompt_.pieces.front().tokens;
       return Error(ErrorCode::kInvalidRequest,
@@ -180,6 +187,17 @@ class PromptBuilder {
     return prefix;
   }
 
+  absl::Status CheckFits(const LinkPiece& piece, const std::vector<TokenId>& prefix) const {
+    const size_t tokens = prefix.size() + piece.tokens.size();
+    const uint32_t window = parts_.model->engine->config().context_length;
+    if (tokens <= window) return absl::OkStatus();
+    return Error(ErrorCode::kContextLengthExceeded,
+                 "the context " + piece.context.text() + " has " + std::to_string(tokens) +
+                     " tokens with this compile prefix, but the model's window has " +
+                     std::to_string(window) + ": choose a shorter prefix",
+                 kLinkingPrefixParam);
+  }
+
   absl::Status ChooseVariants() {
     if (piece_contexts_.empty()) return absl::OkStatus();
     const CompilePrefixKind kind = chat_.strategy.compile_prefix;
@@ -187,6 +205,7 @@ class PromptBuilder {
     const ObjectVariant variant = VariantOf(*parts_.model->engine, kind, prefix);
     for (const auto& [index, context] : piece_contexts_) {
       LinkPiece& piece = prompt_.pieces[index];
+      EPIC_RETURN_IF_ERROR(CheckFits(piece, prefix));
       const ContextState state = context->record.state;
       piece.variant = variant;
       piece.prefix_tokens = prefix;

@@ -28,7 +28,7 @@ struct Prompt {
 
 // REQUIRES: `chat` is what CheckChat made of `request`.
 // Errors about a context name its place: kContextNotFound and its kin, kContextModelMismatch. And
-// kTemplateRefused; kInvalidRequest (context_ids without a user message; a `system` prefix where the prompt
+// kTemplateRefused; kInvalidRequest (context_ids without a user message; the word `system` where the prompt
 // has no head of its own); kContextLengthExceeded where a context does not fit behind the compile prefix.
 absl::StatusOr<Prompt> BuildPrompt(const RouterParts& parts, const std::string& tenant,
                                    const ChatRequest& request, const CheckedChat& chat);

@@ -103,17 +103,17 @@ CompilePrefixRequest ReadCompilePrefix(const Json& json, const std::string& path
   return out;
 }
 
-// "bos4", or {"type":"bos4"} as in the creation of a context.
-std::optional<std::string> ReadLinkingPrefix(JsonFields& linking) {
+// "bos4", or an object as in the creation of a context.
+void ReadLinkingPrefix(JsonFields& linking, LinkingRequest& out) {
   const Json* value = linking.Any("compile_prefix");
-  if (value == nullptr || !value->is_object()) return linking.String("compile_prefix");
-  const std::string path = linking.PathOf("compile_prefix");
-  JsonFields prefix(*value, path);
-  prefix.OnlyKeys({"type"});
-  std::optional<std::string> type = prefix.String("type");
-  if (!type.has_value()) prefix.FailType("type", "a string");
-  linking.Join(prefix);
-  return type;
+  if (value == nullptr) return;
+  if (value->is_object()) {
+    out.compile_prefix_object = ReadCompilePrefix(*value, linking.PathOf("compile_prefix"), linking);
+  } else if (value->is_string()) {
+    out.compile_prefix = linking.String("compile_prefix");
+  } else {
+    linking.FailType("compile_prefix", "a string or an object");
+  }
 }
 
 LinkingRequest ReadLinking(JsonFields& fields) {
@@ -126,7 +126,7 @@ LinkingRequest ReadLinking(JsonFields& fields) {
   out.k = linking.Integer("k");
   out.ratio = linking.Number("ratio");
   out.budget = linking.Integer("budget");
-  out.compile_prefix = ReadLinkingPrefix(linking);
+  ReadLinkingPrefix(linking, out);
   out.on_missing = linking.String("on_missing");
   out.auto_mode = linking.String("auto");
   fields.Join(linking);

@@ -72,6 +72,26 @@ TEST(JsonRequestsTest, AFullChatRequestArrivesFieldByField) {
   EXPECT_EQ(request.user, "u");
 }
 
+TEST(JsonRequestsTest, ACompilePrefixOfAChatIsAWordOrTheObjectOfACreate) {
+  ASSERT_OK_AND_ASSIGN(const ParsedChat word,
+                       ParseChat(Chat(R"("linking":{"compile_prefix":"system"})"), kLimits));
+  EXPECT_EQ(word.request.linking.compile_prefix, "system");
+  EXPECT_FALSE(word.request.linking.compile_prefix_object.has_value());
+  ASSERT_OK_AND_ASSIGN(
+      const ParsedChat object,
+      ParseChat(Chat(R"("linking":{"compile_prefix":{"type":"system","text":"t","context_id":"c"}})"),
+                kLimits));
+  EXPECT_FALSE(object.request.linking.compile_prefix.has_value());
+  ASSERT_TRUE(object.request.linking.compile_prefix_object.has_value());
+  EXPECT_EQ(object.request.linking.compile_prefix_object->type, "system");
+  EXPECT_EQ(object.request.linking.compile_prefix_object->text, "t");
+  EXPECT_EQ(object.request.linking.compile_prefix_object->context_id, "c");
+  ASSERT_OK_AND_ASSIGN(const ParsedChat none,
+                       ParseChat(Chat(R"("linking":{"compile_prefix":null})"), kLimits));
+  EXPECT_FALSE(none.request.linking.compile_prefix.has_value());
+  EXPECT_FALSE(none.request.linking.compile_prefix_object.has_value());
+}
+
 TEST(JsonRequestsTest, NullIsAbsentEverywhereButInMessages) {
   ASSERT_OK_AND_ASSIGN(
       const ParsedChat parsed,
@@ -173,7 +193,13 @@ TEST(JsonRequestsTest, WrongTypesOfFieldsAreNamed) {
       {R"("linking":{"strategie":"full"})", "linking.strategie"},
       {R"("linking":{"strategy":5})", "linking.strategy"},
       {R"("linking":{"k":"16"})", "linking.k"},
-      {R"("linking":{"compile_prefix":{"type":"system","text":"x"}})", "linking.compile_prefix.text"},
+      {R"("linking":{"compile_prefix":5})", "linking.compile_prefix"},
+      {R"("linking":{"compile_prefix":{}})", "linking.compile_prefix.type"},
+      {R"("linking":{"compile_prefix":{"type":7}})", "linking.compile_prefix.type"},
+      {R"("linking":{"compile_prefix":{"type":"system","text":5}})", "linking.compile_prefix.text"},
+      {R"("linking":{"compile_prefix":{"type":"system","context_id":[]}})",
+       "linking.compile_prefix.context_id"},
+      {R"("linking":{"compile_prefix":{"type":"system","tokens":[1]}})", "linking.compile_prefix.tokens"},
       {R"("stream_options":{"include_usage":true})", "stream_options"},
       {R"("stream":true,"stream_options":{"include_usage":"yes"})", "stream_options.include_usage"},
       {R"("stream":true,"stream_options":[])", "stream_options"},

@@ -138,6 +138,24 @@ std::optional<T> Present(bool has, T value) {
   return has ? std::optional<T>(std::move(value)) : std::nullopt;
 }
 
+absl::StatusOr<CompilePrefixRequest> FromProto(const v1::CompilePrefix& proto, const std::string& field) {
+  EPIC_ASSIGN_OR_RETURN(auto type, PrefixName(proto.type(), field + ".type"));
+  return CompilePrefixRequest{type.value_or("none"), Present(proto.has_text(), proto.text()),
+                              Present(proto.has_context_id(), proto.context_id())};
+}
+
+absl::StatusOr<LinkingRequest> FromProto(const v1::Linking& proto) {
+  LinkingRequest linking;
+  linking.strategy = Present(proto.has_strategy(), proto.strategy());
+  linking.k = Present<int64_t>(proto.has_k(), proto.k());
+  EPIC_ASSIGN_OR_RETURN(linking.compile_prefix, PrefixName(proto.compile_prefix(), "linking.compile_prefix"));
+  if (proto.has_prefix()) {
+    EPIC_ASSIGN_OR_RETURN(linking.compile_prefix_object, FromProto(proto.prefix(), "linking.compile_prefix"));
+  }
+  EPIC_ASSIGN_OR_RETURN(linking.on_missing, OnMissingName(proto.on_missing()));
+  return linking;
+}
+
 absl::StatusOr<ContentPart> FromProto(const v1::ContentPart& proto, const std::string& field) {
   switch (proto.part_case()) {
     case v1::ContentPart::kText:
@@ -193,11 +211,7 @@ absl::StatusOr<CreateContextRequest> FromProto(const v1::CreateContextRequest& p
   request.tags.assign(proto.tags().begin(), proto.tags().end());
   request.name = Present(proto.has_name(), proto.name());
   if (proto.has_compile_prefix()) {
-    const v1::CompilePrefix& prefix = proto.compile_prefix();
-    EPIC_ASSIGN_OR_RETURN(auto type, PrefixName(prefix.type(), "compile_prefix.type"));
-    request.compile_prefix =
-        CompilePrefixRequest{type.value_or("none"), Present(prefix.has_text(), prefix.text()),
-                             Present(prefix.has_context_id(), prefix.context_id())};
+    EPIC_ASSIGN_OR_RETURN(request.compile_prefix, FromProto(proto.compile_prefix(), "compile_prefix"));
   }
   EPIC_ASSIGN_OR_RETURN(request.durability, DurabilityName(proto.durability()));
   request.wait = Present(proto.has_wait_seconds(), proto.wait_seconds());
@@ -261,12 +275,7 @@ absl::StatusOr<ChatRequest> FromProto(const v1::ChatRequest& proto) {
   request.model = Present(proto.has_model(), proto.model());
   EPIC_ASSIGN_OR_RETURN(request.messages, FromProto(proto.messages()));
   request.context_ids.assign(proto.context_ids().begin(), proto.context_ids().end());
-  const v1::Linking& linking = proto.linking();
-  request.linking.strategy = Present(linking.has_strategy(), linking.strategy());
-  request.linking.k = Present<int64_t>(linking.has_k(), linking.k());
-  EPIC_ASSIGN_OR_RETURN(request.linking.compile_prefix,
-                        PrefixName(linking.compile_prefix(), "linking.compile_prefix"));
-  EPIC_ASSIGN_OR_RETURN(request.linking.on_missing, OnMissingName(linking.on_missing()));
+  EPIC_ASSIGN_OR_RETURN(request.linking, FromProto(proto.linking()));
   request.max_completion_tokens =
       Present<int64_t>(proto.has_max_completion_tokens(), proto.max_completion_tokens());
   request.temperature = Present(proto.has_temperature(), proto.temperature());

@@ -70,6 +70,26 @@ TEST(ConvertTest, UnknownEnumValuesAreRefusedByName) {
   EXPECT_EQ(ParamOf(FromProto(list).status()), "state");
 }
 
+TEST(ConvertTest, ACompilePrefixOfAChatIsAWordOrTheMessageOfACreate) {
+  v1::ChatRequest proto;
+  proto.mutable_linking()->set_compile_prefix(v1::COMPILE_PREFIX_TYPE_SYSTEM);
+  ASSERT_OK_AND_ASSIGN(const ChatRequest word, FromProto(proto));
+  EXPECT_EQ(word.linking.compile_prefix, "system");
+  EXPECT_FALSE(word.linking.compile_prefix_object.has_value());
+  proto.mutable_linking()->clear_compile_prefix();
+  v1::CompilePrefix& prefix = *proto.mutable_linking()->mutable_prefix();
+  prefix.set_type(v1::COMPILE_PREFIX_TYPE_SYSTEM);
+  prefix.set_context_id("ctx_a");
+  ASSERT_OK_AND_ASSIGN(const ChatRequest object, FromProto(proto));
+  EXPECT_FALSE(object.linking.compile_prefix.has_value());
+  ASSERT_TRUE(object.linking.compile_prefix_object.has_value());
+  EXPECT_EQ(object.linking.compile_prefix_object->type, "system");
+  EXPECT_EQ(object.linking.compile_prefix_object->text, std::nullopt);
+  EXPECT_EQ(object.linking.compile_prefix_object->context_id, "ctx_a");
+  prefix.set_type(static_cast<v1::CompilePrefixType>(99));
+  EXPECT_EQ(ParamOf(FromProto(proto).status()), "linking.compile_prefix.type");
+}
+
 TEST(ConvertTest, ACreateWithoutASourceIsRefused) {
   const auto request = FromProto(v1::CreateContextRequest());
   ASSERT_FALSE(request.ok());
