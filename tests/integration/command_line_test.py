@@ -94,8 +94,8 @@ class CommandLineTest(unittest.TestCase):
         for arguments, code, said in [
             (serve("--http", taken), 1, "--http: cannot bind"),
             (serve("--admin", taken), 1, "--admin: cannot bind"),
-            (serve("--grpc", taken), 1, "--grpc: "),
-            (serve("--admin-grpc", taken), 1, "--admin-grpc: "),
+            (serve("--grpc", taken), 1, f"--grpc: cannot bind {taken}: Address already in use; choose another"),
+            (serve("--admin-grpc", taken), 1, f"--admin-grpc: cannot bind {taken}: "),
             (serve("--http", "0.0.0.0:0"), 1, "insecure: true"),
             (serve("--model", self.folder / "none.gguf"), 1, "deploy/fetch_model.sh"),
             (serve("--model", self.text), 1, "GGUF"),
@@ -112,7 +112,10 @@ class CommandLineTest(unittest.TestCase):
             (["context", "bogus"], 2, "there is no command 'bogus'"),
         ]:
             with self.subTest(arguments):
-                self.assertIn(said, self.epic(*arguments, code=code).stderr)
+                stderr = self.epic(*arguments, code=code).stderr
+                self.assertIn(said, stderr)
+                if "cannot bind" in said:
+                    self.assertEqual(1, stderr.count("\n"), stderr)
 
 
 if __name__ == "__main__":

@@ -442,9 +442,23 @@ TEST_F(GrpcDoorTest, CallsThatBlockLeaveStreamsAloneAndAreBounded) {
 
 TEST_F(GrpcDoorTest, ATakenPortIsAClearError) {
   Start();
-  const auto second = GrpcDoor::Start({.address = "127.0.0.1:" + std::to_string(door_->port())},
-                                      {&contexts_, &chat_, &models_, nullptr}, SystemClock::Get());
-  EXPECT_THAT(second, testing::StatusIs(absl::StatusCode::kUnavailable));
+  const auto try_at = [&](const std::string& address) {
+    return GrpcDoor::Start({.address = address}, {&contexts_, &chat_, &models_, nullptr}, SystemClock::Get());
+  };
+  const std::string port = std::to_string(door_->port());
+  ::testing::internal::CaptureStderr();
+  const auto taken = try_at("127.0.0.1:" + port), by_name = try_at("localhost:" + port);
+  const auto foreign = try_at("192.0.2.1:8081"), none = try_at("127.0.0.1"),
+             nowhere = try_at("127.0.0.1:http");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "gRPC must not speak to the user";
+  EXPECT_THAT(taken, testing::StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_EQ(MessageOf(taken.status()), "cannot bind 127.0.0.1:" + port +
+                                           ": Address already in use; choose another address or stop what "
+                                           "uses it");
+  EXPECT_THAT(by_name, testing::StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(foreign, testing::StatusIs(absl::StatusCode::kUnavailable));
+  EXPECT_THAT(none, testing::StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(nowhere, testing::StatusIs(absl::StatusCode::kInvalidArgument));
 }
 
 }  // namespace

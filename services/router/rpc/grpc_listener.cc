@@ -5,6 +5,9 @@
 #include <chrono>
 #include <mutex>
 
+#include "common/status/status_macros.h"
+#include "services/router/rpc/port_probe.h"
+
 namespace epic {
 namespace {
 
@@ -20,6 +23,7 @@ void InitPluginsOnce() {
 
 absl::Status GrpcListener::Listen(const std::string& address, size_t max_message_bytes,
                                   const std::vector<grpc::Service*>& services) {
+  EPIC_RETURN_IF_ERROR(CheckCanListen(address));
   InitPluginsOnce();
   grpc::ServerBuilder builder;
   int port = 0;
@@ -29,8 +33,8 @@ absl::Status GrpcListener::Listen(const std::string& address, size_t max_message
   for (grpc::Service* service : services) builder.RegisterService(service);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port == 0) {
-    return absl::UnavailableError("gRPC cannot listen on " + address +
-                                  ": is the port taken or the address not of this machine?");
+    return absl::UnavailableError("cannot listen on " + address +
+                                  "; choose another address or stop what uses it");
   }
   port_ = static_cast<uint16_t>(port);
   server_->GetHealthCheckService()->SetServingStatus(true);

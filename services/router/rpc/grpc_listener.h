@@ -17,7 +17,8 @@ namespace epic {
 
 class GrpcListener {
  public:
-  // Once. `services` outlive the listener. Errors: Unavailable when the address cannot be bound.
+  // Once. `services` outlive the listener. Errors: Unavailable when the address cannot be bound;
+  // InvalidArgument when it is none.
   absl::Status Listen(const std::string& address, size_t max_message_bytes,
                       const std::vector<grpc::Service*>& services);
   uint16_t port() const { return port_; }
