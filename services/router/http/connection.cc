@@ -2,15 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdio>
-#include <cstring>
 #include <utility>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/beast/http/error.hpp>
-#include <boost/beast/http/field.hpp>
 
 #include "common/base/random.h"
 #include "common/status/error.h"
@@ -21,37 +17,11 @@ namespace epic {
 namespace {
 
 namespace asio = boost::asio;
-namespace http = boost::beast::http;
 using Timer = asio::steady_timer;
 using std::chrono::milliseconds;
 
-constexpr size_t kBlockBytes = 16 * 1024;
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr std::string_view kPing = ": ping\n\n";
-
-std::string_view View(boost::beast::string_view text) { return {text.data(), text.size()}; }
-
-bool EqualsIgnoringCase(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](char x, char y) {
-           return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
-         });
-}
-
-// A path to a parser's failure that a user can act on.
-absl::Status StatusOfParser(const boost::system::error_code& ec, const HttpOptions& options) {
-  if (ec == http::error::body_limit) {
-    return Error(ErrorCode::kBodyTooLarge,
-                 "the body is larger than " + std::to_string(options.max_body_bytes) + " bytes; send less");
-  }
-  if (ec == http::error::header_limit || ec == http::error::buffer_overflow) {
-    return Error(ErrorCode::kHeaderTooLarge, "the request line and headers are larger than " +
-                                                 std::to_string(options.max_header_bytes) + " bytes");
-  }
-  if (ec == http::error::partial_message) {
-    return Error(ErrorCode::kInvalidRequest, "the connection was closed before the request was complete");
-  }
-  return Error(ErrorCode::kInvalidRequest, "malformed HTTP request: " + ec.message());
-}
 
 std::string NewRequestId(uint64_t seed, uint64_t counter) {
   Rng rng(seed + counter * 0x9E3779B97F4A7C15ull);
@@ -70,8 +40,8 @@ HttpConnection::HttpConnection(asio::ip::tcp::socket socket, HttpDoorState* door
       read_timer_(socket_.get_executor()),
       write_timer_(socket_.get_executor()),
       heartbeat_timer_(socket_.get_executor()),
-      block_(kBlockBytes),
-      buffer_(door->options.max_header_bytes + door->options.read_ahead_bytes + 2 * kBlockBytes),
+      block_(RequestReader::kBlockBytes),
+      reader_(&door->options),
       match_(absl::UnknownError("no request yet")) {}
 
 HttpConnection::~HttpConnection() {
@@ -98,8 +68,8 @@ void HttpConnection::StartRefused() {
 
 void HttpConnection::Drain() {
   asio::post(socket_.get_executor(), [self = shared_from_this()] {
-    if (self->state_ == State::kReading && !self->first_byte_seen_ && self->buffer_.size() == 0)
-      self->Close();
+    const RequestReader& reader = self->reader_;
+    if (self->state_ == State::kReading && !reader.begun() && reader.buffered() == 0) self->Close();
   });
 }
 
@@ -110,20 +80,15 @@ void HttpConnection::Abort() { Post(&HttpConnection::OnClientGone); }
 void HttpConnection::BeginRequest(int64_t timeout_ms) {
   if (state_ == State::kClosed) return;
   state_ = State::kReading;
-  parser_.emplace();
-  parser_->header_limit(static_cast<uint32_t>(door_->options.max_header_bytes));
-  parser_->body_limit(door_->options.max_body_bytes);
-  header_bytes_ = 0;
-  first_byte_seen_ = false;
-  header_done_ = false;
+  reader_.Begin();
   request_ = HttpRequest();
   match_ = absl::UnknownError("no request yet");
-  head_only_ = head_sent_ = streaming_ = complete_ = false;
+  head_taken_ = head_only_ = head_sent_ = streaming_ = complete_ = false;
   http11_ = keep_alive_ = true;
   status_ = 0;
-  bytes_in_ = bytes_out_ = 0;
+  bytes_out_ = 0;
   ArmReadIn(timeout_ms);
-  ParseBuffered();
+  ReadRequest();
 }
 
 void HttpConnection::ReadMore() {
@@ -140,12 +105,10 @@ void HttpConnection::OnRead(AsioError ec, size_t bytes) {
   if (ec == asio::error::eof) return OnEof();
   if (ec) return OnClientGone();
   if (state_ == State::kLingering || state_ == State::kClosing) return ReadMore();
-  const auto space = buffer_.prepare(bytes);
-  std::memcpy(space.data(), block_.data(), bytes);
-  buffer_.commit(bytes);
-  if (state_ == State::kReading) return ParseBuffered();
+  reader_.Append({block_.data(), bytes});
+  if (state_ == State::kReading) return ReadRequest();
   // A request runs: what came belongs to the next one. Beyond the bound the socket stays unread.
-  if (buffer_.size() < door_->options.read_ahead_bytes) {
+  if (reader_.buffered() < door_->options.read_ahead_bytes) {
     ReadMore();
   } else {
     WatchForReset();
@@ -154,9 +117,10 @@ void HttpConnection::OnRead(AsioError ec, size_t bytes) {
 
 void HttpConnection::OnEof() {
   peer_eof_ = true;
+  reader_.End();
   switch (state_) {
     case State::kReading:
-      return ParseBuffered();
+      return ReadRequest();
     case State::kBusy:
       // Half-closed or gone: only an answer from the other side can tell.
       WatchForReset();
@@ -178,123 +142,74 @@ void HttpConnection::WatchForReset() {
   });
 }
 
-void HttpConnection::ParseBuffered() {
-  while (state_ == State::kReading && ParseStep()) {
+void HttpConnection::ReadRequest() {
+  while (state_ == State::kReading && ReadStep()) {
   }
 }
 
-// One step of the parser. False when the request is handed over, refused, or waits for bytes.
-bool HttpConnection::ParseStep() {
-  if (!first_byte_seen_) {
-    // Empty lines before a request line are skipped.
-    while (buffer_.size() > 0) {
-      const char c = *static_cast<const char*>(buffer_.data().data());
-      if (c != '\r' && c != '\n') break;
-      buffer_.consume(1);
-    }
-  }
-  if (buffer_.size() == 0) {
-    if (!peer_eof_) {
-      ReadMore();
-    } else if (first_byte_seen_) {
-      Refuse(StatusOfParser(http::error::partial_message, door_->options));
-    } else {
-      Close();
-    }
-    return false;
-  }
-  if (!first_byte_seen_) {
-    first_byte_seen_ = true;
-    request_.received_steady_ns = door_->clock->SteadyNs();
-    ArmReadIn(door_->options.header_timeout_ms);
-  }
-  AsioError ec;
-  const size_t used = parser_->put(buffer_.data(), ec);
-  buffer_.consume(used);
-  bytes_in_ += used;
-  if (!header_done_) header_bytes_ += used;
-  if (used == 0 && !ec && !parser_->is_done()) ec = http::error::need_more;
-  return OnParsed(ec);
-}
-
-bool HttpConnection::OnParsed(AsioError ec) {
-  if (!header_done_) {
-    const size_t pending = ec == http::error::need_more ? buffer_.size() : 0;
-    if (header_bytes_ + pending > door_->options.max_header_bytes) ec = http::error::header_limit;
-  }
-  if (ec == http::error::need_more) {
-    if (peer_eof_) {
-      ec = http::error::partial_message;
-    } else if (buffer_.size() + kBlockBytes > buffer_.max_size()) {
-      ec = http::error::buffer_overflow;
-    } else {
+bool HttpConnection::ReadStep() {
+  switch (reader_.Next()) {
+    case RequestReader::Step::kNeedsBytes:
       ReadMore();
       return false;
-    }
+    case RequestReader::Step::kEnded:
+      Close();
+      return false;
+    case RequestReader::Step::kBegins:
+      request_.received_steady_ns = door_->clock->SteadyNs();
+      ArmReadIn(door_->options.header_timeout_ms);
+      return true;
+    case RequestReader::Step::kHead:
+      OnHead();
+      return true;
+    case RequestReader::Step::kBody:
+      OnBody();
+      return true;
+    case RequestReader::Step::kComplete:
+      Dispatch();
+      return false;
+    case RequestReader::Step::kRefused:
+      Refuse(reader_.failure());
+      return false;
   }
-  if (ec) {
-    Refuse(StatusOfParser(ec, door_->options));
-    return false;
-  }
-  if (!header_done_ && parser_->is_header_done()) {
-    header_done_ = true;
-    if (!OnHeaderDone()) return false;
-  }
-  if (!AccountBody()) return false;
-  if (!parser_->is_done()) return true;
-  Dispatch();
   return false;
 }
 
-bool HttpConnection::OnHeaderDone() {
-  TakeHeader();
-  keep_alive_ = parser_->keep_alive();
-  if (const absl::Status status = CheckHeader(); !status.ok()) {
-    Refuse(status);
-    return false;
-  }
-  const std::string_view expect = View(parser_->get()[http::field::expect]);
-  if (http11_ && !parser_->is_done() && EqualsIgnoringCase(expect, "100-continue")) {
+void HttpConnection::OnHead() {
+  TakeHead();
+  if (reader_.head().expects_continue) {
     // A refusal now spares the client its body.
-    if (const absl::Status status = CheckRequest(); !status.ok()) {
-      Refuse(status);
-      return false;
-    }
+    if (const absl::Status status = CheckRequest(); !status.ok()) return Refuse(status);
     next_out_ += kContinue;
     Pump();
   }
-  parser_->eager(true);
   body_started_ = Timer::clock_type::now();
   ArmReadIn(door_->options.body_timeout_ms);
-  return true;
 }
 
 // Keeps the sum of all bodies under its bound and gives a body that keeps coming more time.
-bool HttpConnection::AccountBody() {
+void HttpConnection::OnBody() {
   const HttpOptions& options = door_->options;
-  const uint64_t received = parser_->get().body().size();
-  const uint64_t declared = parser_->content_length() ? *parser_->content_length() : 0;
-  const uint64_t need = std::max(received, declared);
+  const uint64_t need = reader_.body_bytes();
   if (need > accounted_body_bytes_) {
     const uint64_t more = need - accounted_body_bytes_;
     accounted_body_bytes_ = need;
     if (door_->body_bytes.fetch_add(more) + more > options.max_total_body_bytes) {
-      Refuse(RetryLater(ErrorCode::kQueueFull, "too many large bodies at once; try again soon",
-                        options.retry_after_ms));
-      return false;
+      return Refuse(RetryLater(ErrorCode::kQueueFull, "too many large bodies at once; try again soon",
+                               options.retry_after_ms));
     }
   }
+  const uint64_t received = reader_.received_body_bytes();
   if (received > 0 && options.min_body_bytes_per_s > 0) {
     const int64_t earned_ms = static_cast<int64_t>(received) * 1000 / options.min_body_bytes_per_s;
     ArmRead(body_started_ + milliseconds(options.body_timeout_ms + earned_ms));
   }
-  return true;
 }
 
 // Answers without running anything and closes: the rest of the input cannot be trusted or is not wanted.
 void HttpConnection::Refuse(const absl::Status& status) {
   if (state_ == State::kClosed) return;
-  if (!header_done_) TakeHeader();
+  if (!head_taken_) TakeHead();
   keep_alive_ = false;
   unread_input_ = true;
   const HttpAnswer answer = RefusalAnswer(status);
@@ -308,22 +223,22 @@ void HttpConnection::Refuse(const absl::Status& status) {
 
 // --- one request
 
-void HttpConnection::TakeHeader() {
-  request_.request_id = NewRequestId(door_->id_seed, door_->next_request.fetch_add(1));
-  if (!parser_.has_value()) return;
-  const auto& message = parser_->get();
-  request_.method = std::string(View(message.method_string()));
-  head_only_ = request_.method == "HEAD";
-  http11_ = message.version() >= 11;
-  request_.content_type = std::string(View(message[http::field::content_type]));
-  request_.origin = std::string(View(message[http::field::origin]));
-  if (const std::string_view id = View(message["X-Request-Id"]); IsSafeRequestId(id)) {
-    request_.request_id = std::string(id);
-  }
-  if (const std::string_view trace = View(message["traceparent"]); IsTraceparent(trace)) {
-    request_.traceparent = std::string(trace);
-  }
-  absl::StatusOr<Target> target = SplitTarget(View(message.target()));
+void HttpConnection::TakeHead() {
+  head_taken_ = true;
+  const RequestHead head = reader_.head();
+  request_.method = std::string(head.method);
+  head_only_ = head.method == "HEAD";
+  http11_ = head.http11;
+  keep_alive_ = head.keep_alive;
+  request_.content_type = std::string(head.content_type);
+  request_.content_encoding = std::string(head.content_encoding);
+  request_.origin = std::string(head.origin);
+  request_.request_id = IsSafeRequestId(head.request_id)
+                            ? std::string(head.request_id)
+                            : NewRequestId(door_->id_seed, door_->next_request.fetch_add(1));
+  if (IsTraceparent(head.traceparent)) request_.traceparent = std::string(head.traceparent);
+  if (head.method.empty()) return;
+  absl::StatusOr<Target> target = SplitTarget(head.target);
   if (!target.ok()) {
     match_ = target.status();
     return;
@@ -331,19 +246,6 @@ void HttpConnection::TakeHeader() {
   request_.path = std::move(target->path);
   request_.query = std::move(target->query);
   match_ = MatchRoute(door_->options.door, request_.method, request_.path);
-}
-
-// What makes the rest of the connection unreadable.
-absl::Status HttpConnection::CheckHeader() const {
-  const auto& message = parser_->get();
-  if (http11_ && message.count(http::field::host) != 1) {
-    return Error(ErrorCode::kInvalidRequest, "an HTTP/1.1 request needs exactly one Host header");
-  }
-  if (message.count(http::field::transfer_encoding) > 0 &&
-      !EqualsIgnoringCase(View(message[http::field::transfer_encoding]), "chunked")) {
-    return Error(ErrorCode::kInvalidRequest, "the only Transfer-Encoding taken is chunked");
-  }
-  return absl::OkStatus();
 }
 
 // What is wrong with the request before its body matters.
@@ -359,22 +261,18 @@ absl::Status HttpConnection::CheckRequest() const {
   if (!IsJsonContentType(request_.content_type)) {
     return Error(ErrorCode::kUnsupportedMediaType, "send the body with Content-Type: application/json");
   }
+  if (!IsIdentityEncoding(request_.content_encoding)) {
+    return Error(ErrorCode::kUnsupportedMediaType, "send the body without Content-Encoding");
+  }
   return absl::OkStatus();
 }
 
 void HttpConnection::Dispatch() {
-  const std::string_view encoding = View(parser_->get()[http::field::content_encoding]);
-  const bool encoded = !encoding.empty() && !EqualsIgnoringCase(encoding, "identity");
-  request_.body = std::move(parser_->get().body());
-  parser_.reset();
+  request_.body = reader_.TakeBody();
   state_ = State::kBusy;
   read_timer_.cancel();
   exchange_ = NewExchange();
-  absl::Status status = CheckRequest();
-  if (status.ok() && encoded && TakesBody(match_->call)) {
-    status = Error(ErrorCode::kUnsupportedMediaType, "send the body without Content-Encoding");
-  }
-  if (!status.ok()) {
+  if (const absl::Status status = CheckRequest(); !status.ok()) {
     exchange_->Answer(RefusalAnswer(status));
   } else if (match_->call == HttpCall::kPreflight) {
     HttpAnswer answer;
@@ -388,16 +286,20 @@ void HttpConnection::Dispatch() {
   }
   // Watch the socket while the request runs.
   if (peer_eof_) return OnEof();
-  if (buffer_.size() < door_->options.read_ahead_bytes) return ReadMore();
+  if (reader_.buffered() < door_->options.read_ahead_bytes) return ReadMore();
   WatchForReset();
 }
 
 void HttpConnection::RunOnWorker() {
   HttpRequest request = request_;
   request.body = std::move(request_.body);
-  const bool taken = door_->workers->TryRun(
-      [handlers = door_->handlers, match = *match_, request = std::move(request),
-       exchange = exchange_]() mutable { handlers->Handle(match, std::move(request), std::move(exchange)); });
+  const bool taken =
+      door_->workers->TrySubmit([handlers = door_->handlers, match = *match_, request = std::move(request),
+                                 exchange = exchange_]() mutable {
+        // A call whose client went while it waited is not run.
+        if (exchange->cancel_token().cancelled()) return;
+        handlers->Handle(match, std::move(request), std::move(exchange));
+      });
   if (taken) return;
   exchange_->Answer(RefusalAnswer(RetryLater(ErrorCode::kQueueFull, "too many requests wait; try again soon",
                                              door_->options.retry_after_ms)));
@@ -441,7 +343,7 @@ void HttpConnection::FinishRequest() {
   read_timer_.cancel();
   ReleaseBody();
   if (keep_alive_ && !door_->draining.load()) return BeginRequest(door_->options.idle_timeout_ms);
-  unread_input_ = buffer_.size() > 0;
+  unread_input_ = reader_.buffered() > 0;
   state_ = State::kClosing;
   CloseAfterWrites();
 }
@@ -458,7 +360,7 @@ void HttpConnection::Report(int status, std::string_view code) {
   if (request_.received_steady_ns > 0) {
     event.duration_us = (door_->clock->SteadyNs() - request_.received_steady_ns) / 1000;
   }
-  event.bytes_in = bytes_in_;
+  event.bytes_in = reader_.bytes_used();
   event.bytes_out = bytes_out_;
   door_->observer(event);
 }
@@ -578,7 +480,7 @@ void HttpConnection::ArmRead(SteadyTime when) {
 void HttpConnection::OnReadDeadline() {
   switch (state_) {
     case State::kReading:
-      if (!first_byte_seen_) return Close();
+      if (!reader_.begun()) return Close();
       return Refuse(Error(ErrorCode::kRequestTimeout, "the request did not arrive in time; send it faster"));
     case State::kBusy:
       return ProbeHalfClosed();

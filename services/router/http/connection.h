@@ -1,8 +1,9 @@
 // One TCP connection of an HTTP door: reads requests one after another, hands each to the handlers with an
 // Exchange, writes what the exchange holds, and notices a client that goes away while its request runs.
 //
-// Owned by its own pending operations; everything but the constructor runs on the connection's strand. The
-// byte parser is Beast's; what a request means is not here (handlers.h), nor how answers look (http_head.h).
+// Owned by its own pending operations; everything but the constructor runs on the connection's strand. How
+// bytes become requests is not here (request_reader.h), nor what a request means (handlers.h), nor how
+// answers look (http_head.h).
 #ifndef EPIC_SERVICES_ROUTER_HTTP_CONNECTION_H_
 #define EPIC_SERVICES_ROUTER_HTTP_CONNECTION_H_
 
@@ -11,26 +12,23 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "common/base/executor.h"
 #include "services/router/http/exchange.h"
 #include "services/router/http/handlers.h"
 #include "services/router/http/http_event.h"
 #include "services/router/http/http_message.h"
 #include "services/router/http/http_options.h"
+#include "services/router/http/request_reader.h"
 #include "services/router/http/routes.h"
-#include "services/router/http/worker_pool.h"
 
 namespace epic {
 
@@ -40,7 +38,7 @@ struct HttpDoorState {
   HttpOptions options;
   Clock* clock = nullptr;
   const HttpHandlers* handlers = nullptr;
-  WorkerPool* workers = nullptr;
+  Executor* workers = nullptr;  // for what may block
   HttpObserver observer;
   std::function<void(uint64_t connection_id)> on_closed;
   uint64_t id_seed = 0;
@@ -65,7 +63,6 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void Abort();         // cancels the running request and closes now
 
  private:
-  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
   using AsioError = boost::system::error_code;
   using SteadyTime = boost::asio::steady_timer::time_point;
 
@@ -86,16 +83,15 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void OnRead(AsioError ec, size_t bytes);
   void OnEof();
   void WatchForReset();
-  void ParseBuffered();
-  bool ParseStep();
-  bool OnParsed(AsioError ec);
-  bool OnHeaderDone();
-  bool AccountBody();
+  void ReadRequest();
+  // One step of the reader; false when the request is handed over, refused, or waits for bytes.
+  bool ReadStep();
+  void OnHead();
+  void OnBody();
   void Refuse(const absl::Status& status);
 
   // --- one request
-  void TakeHeader();
-  absl::Status CheckHeader() const;
+  void TakeHead();
   absl::Status CheckRequest() const;
   void Dispatch();
   void RunOnWorker();
@@ -138,11 +134,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   // Reading.
   std::vector<char> block_;  // where the socket's next bytes land; at most one read is outstanding
-  boost::beast::flat_buffer buffer_;
-  std::optional<Parser> parser_;
-  size_t header_bytes_ = 0;
-  bool first_byte_seen_ = false;
-  bool header_done_ = false;
+  RequestReader reader_;
   bool reading_ = false;
   bool peer_eof_ = false;
   bool watching_reset_ = false;
@@ -153,6 +145,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   // The request.
   HttpRequest request_;
   absl::StatusOr<RouteMatch> match_;
+  bool head_taken_ = false;
   bool head_only_ = false;
   bool http11_ = true;
   bool keep_alive_ = true;
@@ -163,7 +156,6 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   int status_ = 0;
   std::string_view code_ = "ok";
   std::string cause_;
-  uint64_t bytes_in_ = 0;
 
   // Writing.
   std::string next_out_;  // to be written after out_

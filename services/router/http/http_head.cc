@@ -68,6 +68,10 @@ bool IsJsonContentType(std::string_view content_type) {
   return type == "application/json" || (type.starts_with("application/") && type.ends_with("+json"));
 }
 
+bool IsIdentityEncoding(std::string_view content_encoding) {
+  return content_encoding.empty() || Lower(content_encoding) == "identity";
+}
+
 bool OriginAllowed(const HttpOptions& options, std::string_view origin) {
   if (origin.empty()) return true;
   return std::any_of(options.allowed_origins.begin(), options.allowed_origins.end(),

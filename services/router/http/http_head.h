@@ -19,6 +19,9 @@ bool IsTraceparent(std::string_view text);
 // application/json or application/*+json, with any parameters, in any case; an absent type counts as JSON.
 bool IsJsonContentType(std::string_view content_type);
 
+// Whether a body is sent as it is: no Content-Encoding, or identity.
+bool IsIdentityEncoding(std::string_view content_encoding);
+
 // Whether a page of `origin` may call. An empty origin is no browser's cross-origin call: true.
 bool OriginAllowed(const HttpOptions& options, std::string_view origin);
 // Empty when the origin is empty or not allowed.

@@ -15,6 +15,7 @@ struct HttpRequest {
   std::string path;    // still percent-encoded, begins with '/'
   std::string query;   // without the '?'
   std::string content_type;
+  std::string content_encoding;
   std::string origin;
   std::string request_id;  // taken from the client or generated
   std::string traceparent;

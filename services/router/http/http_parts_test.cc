@@ -1,6 +1,4 @@
-// The small parts of the HTTP door: routes, heads, errors, the exchange's bounded buffer, the worker pool.
-#include <atomic>
-#include <future>
+// The small parts of the HTTP door: routes, heads, errors, the exchange's bounded buffer.
 #include <string>
 
 #include <gtest/gtest.h>
@@ -11,7 +9,6 @@
 #include "services/router/http/exchange.h"
 #include "services/router/http/http_head.h"
 #include "services/router/http/routes.h"
-#include "services/router/http/worker_pool.h"
 
 namespace epic {
 namespace {
@@ -135,25 +132,6 @@ TEST(ExchangeTest, AfterDetachNothingWakesAndNothingIsCancelled) {
   exchange.EndStream();
   EXPECT_EQ(wakes, 1);
   EXPECT_FALSE(exchange.cancel_token().cancelled());
-}
-
-TEST(WorkerPoolTest, TheQueueIsBoundedAndStopDropsWhatWaits) {
-  WorkerPool pool(1, 1);
-  std::promise<void> running, go;
-  std::atomic<int> ran{0};
-  ASSERT_TRUE(pool.TryRun([&] {
-    running.set_value();
-    go.get_future().wait();
-    ++ran;
-  }));
-  running.get_future().wait();
-  EXPECT_TRUE(pool.TryRun([&] { ++ran; }));
-  EXPECT_FALSE(pool.TryRun([&] { ++ran; }));
-  go.set_value();
-  pool.Stop();
-  EXPECT_FALSE(pool.TryRun([] {}));
-  EXPECT_GE(ran.load(), 1);
-  EXPECT_LE(ran.load(), 2);
 }
 
 }  // namespace

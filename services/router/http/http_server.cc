@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -17,7 +19,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "common/base/check.h"
+#include "common/base/executor.h"
 #include "common/base/mutex.h"
+#include "common/status/error.h"
 #include "services/router/http/connection.h"
 
 namespace epic {
@@ -67,6 +71,8 @@ class HttpServer::Impl {
   void Admit(tcp::socket socket) ABSL_LOCKS_EXCLUDED(mu_);
   void Unregister(uint64_t id) ABSL_LOCKS_EXCLUDED(mu_);
   void CloseAcceptor();
+  // Tells the observer of a connection that an exception ended.
+  void ReportLost(std::string cause);
   std::vector<std::shared_ptr<HttpConnection>> Snapshot() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Constant after Listen.
@@ -80,7 +86,7 @@ class HttpServer::Impl {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   // Synchronise themselves.
   HttpDoorState door_;
-  WorkerPool workers_;
+  ThreadExecutor workers_;
   asio::io_context io_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   // One thread only: the acceptor's strand.
@@ -122,15 +128,29 @@ void HttpServer::Impl::Run() {
   for (uint32_t i = 0; i < count; ++i) {
     threads_.emplace_back([this] {
       for (;;) {
+        // Out of memory amid one connection's handler: that connection dies with it, the door lives on.
         try {
           io_.run();
           return;
+        } catch (const std::exception& error) {
+          ReportLost(error.what());
         } catch (...) {
-          // Out of memory amid one connection's handler: that connection dies with it, the door lives on.
+          ReportLost("an exception of an unknown type");
         }
       }
     });
   }
+}
+
+void HttpServer::Impl::ReportLost(std::string cause) {
+  if (!door_.observer) return;
+  const ErrorInfo& info = InfoOf(ErrorCode::kInternal);
+  HttpEvent event;
+  event.call = "none";
+  event.status = info.http_status;
+  event.code = info.name;
+  event.cause = std::move(cause);
+  door_.observer(event);
 }
 
 void HttpServer::Impl::Accept() {
