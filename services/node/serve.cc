@@ -146,9 +146,10 @@ class Doors {
     grpc.max_message_bytes = static_cast<size_t>(config.limits.body_bytes);
     grpc.max_stream_buffer_bytes = static_cast<size_t>(config.limits.stream_buffer_bytes);
     grpc.drain_ms = config.deadlines.drain_ms;
+    grpc.id_seed = seed + 2;
     EPIC_ASSIGN_OR_RETURN(grpc_,
                           Named("--grpc", GrpcDoor::Start(grpc, apis, clock, ObserveCalls(log, metrics))));
-    EPIC_RETURN_IF_ERROR(OpenAdminGrpc(config, node, log));
+    EPIC_RETURN_IF_ERROR(OpenAdminGrpc(config, node, log, seed + 3));
     collector_ = metrics->AddCollector([this, metrics] {
       metrics->GetGauge(MetricId::kHttpConnections, {"public"})
           .Set(static_cast<double>(http_->connections()));
@@ -180,7 +181,7 @@ class Doors {
   }
 
  private:
-  absl::Status OpenAdminGrpc(const Config& config, Node* node, const Logger& log) {
+  absl::Status OpenAdminGrpc(const Config& config, Node* node, const Logger& log, uint64_t seed) {
     node_admin_ = std::make_unique<NodeAdmin>(config, log, [this, node] {
       const uint64_t running = node->RefuseNew();
       grpc_->Drain();
@@ -188,6 +189,7 @@ class Doors {
     });
     AdminDoorOptions options;
     options.address = config.listen.admin_grpc.ToString();
+    options.id_seed = seed;
     EPIC_ASSIGN_OR_RETURN(
         admin_grpc_, Named("--admin-grpc",
                            AdminDoor::Start(options, node_admin_.get(), SystemClock::Get(), LogCalls(log))));

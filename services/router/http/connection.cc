@@ -1,14 +1,11 @@
 #include "services/router/http/connection.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <utility>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 
-#include "common/base/random.h"
 #include "common/status/error.h"
 #include "services/router/http/error_answer.h"
 #include "services/router/http/http_head.h"
@@ -22,14 +19,6 @@ using std::chrono::milliseconds;
 
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr std::string_view kPing = ": ping\n\n";
-
-std::string NewRequestId(uint64_t seed, uint64_t counter) {
-  Rng rng(seed + counter * 0x9E3779B97F4A7C15ull);
-  std::array<char, 40> text{};
-  std::snprintf(text.data(), text.size(), "req_%016llx%08llx", static_cast<unsigned long long>(rng.Next()),
-                static_cast<unsigned long long>(rng.Next() >> 32));
-  return text.data();
-}
 
 }  // namespace
 
@@ -233,9 +222,7 @@ void HttpConnection::TakeHead() {
   request_.content_type = std::string(head.content_type);
   request_.content_encoding = std::string(head.content_encoding);
   request_.origin = std::string(head.origin);
-  request_.request_id = IsSafeRequestId(head.request_id)
-                            ? std::string(head.request_id)
-                            : NewRequestId(door_->id_seed, door_->next_request.fetch_add(1));
+  request_.request_id = door_->request_ids.TakeOrMake(head.request_id);
   if (IsTraceparent(head.traceparent)) request_.traceparent = std::string(head.traceparent);
   if (head.method.empty()) return;
   absl::StatusOr<Target> target = SplitTarget(head.target);

@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/base/executor.h"
+#include "services/router/core/request_ids.h"
 #include "services/router/http/exchange.h"
 #include "services/router/http/handlers.h"
 #include "services/router/http/http_event.h"
@@ -34,6 +35,8 @@ namespace epic {
 
 // What all connections of one door share. Outlives them.
 struct HttpDoorState {
+  explicit HttpDoorState(uint64_t id_seed) : request_ids(id_seed) {}
+
   // Constant after construction.
   HttpOptions options;
   Clock* clock = nullptr;
@@ -41,10 +44,9 @@ struct HttpDoorState {
   Executor* workers = nullptr;  // for what may block
   HttpObserver observer;
   std::function<void(uint64_t connection_id)> on_closed;
-  uint64_t id_seed = 0;
   // Synchronise themselves.
+  RequestIds request_ids;
   std::atomic<bool> draining{false};
-  std::atomic<uint64_t> next_request{0};
   std::atomic<uint64_t> body_bytes{0};
   std::atomic<uint64_t> streams{0};  // answers being streamed
 };

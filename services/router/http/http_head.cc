@@ -11,7 +11,6 @@
 namespace epic {
 namespace {
 
-constexpr size_t kMaxRequestIdBytes = 128;
 constexpr std::string_view kAllowHeaders = "Authorization, Content-Type, X-Request-Id, traceparent";
 constexpr std::string_view kExposeHeaders =
     "x-request-id, x-epic-linking, x-should-retry, retry-after, location, traceparent";
@@ -47,14 +46,6 @@ std::string HttpDate(int64_t unix_ms) {
 }
 
 }  // namespace
-
-bool IsSafeRequestId(std::string_view id) {
-  if (id.empty() || id.size() > kMaxRequestIdBytes) return false;
-  return std::all_of(id.begin(), id.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||
-           c == '_' || c == ':' || c == '-';
-  });
-}
 
 bool IsTraceparent(std::string_view text) {
   if (text.size() != 55 || !text.starts_with("00-") || text[35] != '-' || text[52] != '-') return false;

@@ -12,8 +12,6 @@
 
 namespace epic {
 
-// 1 to 128 of A-Z a-z 0-9 . _ : -
-bool IsSafeRequestId(std::string_view id);
 // version 00 of W3C trace context: 55 characters, lower-case hexadecimal.
 bool IsTraceparent(std::string_view text);
 // application/json or application/*+json, with any parameters, in any case; an absent type counts as JSON.

@@ -39,6 +39,7 @@ class HttpServer::Impl {
  public:
   Impl(HttpOptions options, Apis apis, Clock* clock, uint64_t id_seed, HttpObserver observer)
       : handlers_(apis, options),
+        door_(id_seed),
         workers_(std::max<uint32_t>(1, options.worker_threads), options.worker_queue),
         io_(static_cast<int>(std::max<uint32_t>(1, options.io_threads))),
         work_(io_.get_executor()),
@@ -50,7 +51,6 @@ class HttpServer::Impl {
     door_.workers = &workers_;
     door_.observer = std::move(observer);
     door_.on_closed = [this](uint64_t id) { Unregister(id); };
-    door_.id_seed = id_seed;
   }
   ~Impl() { Stop(); }
 

@@ -65,7 +65,8 @@ class RealAdminDoor final : public AdminDoor {
   RealAdminDoor(const AdminDoorOptions& options, AdminApi* admin, const Clock* clock, RpcObserver observer)
       : options_(options),
         executor_(1, kMaxWaiting),
-        parts_{clock, &executor_, std::move(observer)},
+        request_ids_(options.id_seed),
+        parts_{clock, &executor_, &request_ids_, std::move(observer)},
         service_(admin, &parts_) {}
   ~RealAdminDoor() override { Stop(); }
 
@@ -81,6 +82,7 @@ class RealAdminDoor final : public AdminDoor {
  private:
   const AdminDoorOptions options_;
   ThreadExecutor executor_;
+  RequestIds request_ids_;
   const RpcParts parts_;
   AdminRpcService service_;
   GrpcListener listener_;

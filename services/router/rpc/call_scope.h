@@ -7,12 +7,14 @@
 #include "common/base/cancel.h"
 #include "common/base/clock.h"
 #include "services/router/core/api.h"
+#include "services/router/core/request_ids.h"
 
 namespace epic {
 
-// The caller's x-request-id when it is 1..128 characters of [A-Za-z0-9._:-], else a new one; echoed as
-// initial metadata. The deadline is the call's own, in the clock's time.
-RequestScope MakeScope(grpc::CallbackServerContext* context, const Clock& clock, CancelToken cancel);
+// The caller's x-request-id or a new one (core/request_ids.h), echoed as initial metadata. The deadline is
+// the call's own, in the clock's time.
+RequestScope MakeScope(grpc::CallbackServerContext* context, const Clock& clock, RequestIds* ids,
+                       CancelToken cancel);
 
 }  // namespace epic
 

@@ -15,7 +15,8 @@ class RealGrpcDoor final : public GrpcDoor {
   RealGrpcDoor(const GrpcDoorOptions& options, const Apis& apis, const Clock* clock, RpcObserver observer)
       : options_(options),
         executor_(options.worker_threads, options.worker_queue),
-        parts_{clock, &executor_, std::move(observer)},
+        request_ids_(options.id_seed),
+        parts_{clock, &executor_, &request_ids_, std::move(observer)},
         contexts_(apis.contexts, &parts_),
         chat_(apis.chat, &parts_, options.max_stream_buffer_bytes),
         models_(apis.models, &parts_) {}
@@ -34,6 +35,7 @@ class RealGrpcDoor final : public GrpcDoor {
  private:
   const GrpcDoorOptions options_;
   ThreadExecutor executor_;
+  RequestIds request_ids_;
   const RpcParts parts_;
   ContextRpcService contexts_;
   ChatRpcService chat_;

@@ -24,6 +24,7 @@ struct GrpcDoorOptions {
   int64_t drain_ms = 10'000;                 // Stop gives running calls so long
   uint32_t worker_threads = 4;               // for calls that may block
   uint32_t worker_queue = 256;               // such calls that wait; beyond it kQueueFull
+  uint64_t id_seed = 0;                      // of the ids of calls that bring none
 };
 
 class GrpcDoor {

@@ -176,7 +176,7 @@ TEST_F(GrpcDoorTest, AnUnsafeRequestIdIsReplaced) {
   request.set_text("hello");
   v1::CreateContextResponse response;
   ASSERT_TRUE(v1::ContextService::NewStub(channel_)->Create(&context, request, &response).ok());
-  EXPECT_TRUE(contexts_.last_scope.request_id.starts_with("rpc-"));
+  EXPECT_TRUE(contexts_.last_scope.request_id.starts_with("req_"));
 }
 
 TEST_F(GrpcDoorTest, ErrorsCarryOurCodeAndTheField) {
@@ -360,7 +360,7 @@ TEST_F(GrpcDoorTest, EveryCallIsReportedWhenItIsOver) {
   event = events_.Wait(2);
   EXPECT_EQ(event.call, "get_context");
   EXPECT_EQ(event.code, "context_deleted");
-  EXPECT_TRUE(event.request_id.starts_with("rpc-"));
+  EXPECT_TRUE(event.request_id.starts_with("req_"));
   const auto chat = v1::ChatService::NewStub(channel_);
   v1::ChatRequest request;
   request.add_messages()->set_role("user");

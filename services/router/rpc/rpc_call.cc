@@ -11,7 +11,9 @@ constexpr int64_t kDeadlineSlackNs = 10'000'000;
 }  // namespace
 
 RpcCall::RpcCall(const RpcParts* parts, grpc::CallbackServerContext* context, std::string_view name)
-    : parts_(parts), name_(name), scope_(MakeScope(context, *parts->clock, cancel_.token())) {}
+    : parts_(parts),
+      name_(name),
+      scope_(MakeScope(context, *parts->clock, parts->request_ids, cancel_.token())) {}
 
 void RpcCall::Cancel(bool by_client) {
   cancel_.Cancel();

@@ -22,6 +22,7 @@
 #include "common/base/mutex.h"
 #include "common/status/error.h"
 #include "services/router/core/api.h"
+#include "services/router/core/request_ids.h"
 #include "services/router/rpc/rpc_event.h"
 
 namespace epic {
@@ -30,6 +31,7 @@ namespace epic {
 struct RpcParts {
   const Clock* clock = nullptr;
   Executor* executor = nullptr;  // for what may block
+  RequestIds* request_ids = nullptr;
   RpcObserver observer;
 };
 
