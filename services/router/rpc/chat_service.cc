@@ -42,10 +42,10 @@ class ChatStream final : public ChatSink,
     if (status.ok()) Push(DoneEvent(usage, timings));
     MutexLock lock(&mu_);
     ended_ = true;
-    call_.SetOutcome(overflow_ ? Error(ErrorCode::kClientGone, "the client reads too slowly") : status);
-    final_status_ = overflow_
-                        ? grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "the client reads too slowly")
-                        : ToGrpcStatus(status);
+    const absl::Status end =
+        overflow_ ? Error(ErrorCode::kClientGone, "the client reads too slowly: its stream was cut") : status;
+    call_.SetOutcome(end);
+    final_status_ = ToGrpcStatus(end);
     FinishIfDrained();
   }
 

@@ -308,8 +308,12 @@ TEST_F(GrpcDoorTest, AClientThatDoesNotReadIsCutWithBoundedMemory) {
   EXPECT_FALSE(accepted);
   EXPECT_TRUE(token.cancelled());
   sink->OnDone(absl::CancelledError("too slow"), {}, {});
-  context.TryCancel();
-  reader->Finish();
+  v1::ChatEvent event;
+  while (reader->Read(&event)) {
+  }
+  const grpc::Status end = reader->Finish();
+  EXPECT_EQ(CodeOf(FromGrpcStatus(end)), ErrorCode::kClientGone);
+  EXPECT_FALSE(end.error_details().empty()) << "every failed call carries our code";
   EXPECT_EQ(events_.Wait(1).code, "client_gone");
 }
 
