@@ -4,12 +4,14 @@
 usage: command_line_test.py path/of/epic [unittest arguments]
 """
 
+import http.server
 import json
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 from epic_server import EpicServer
@@ -74,6 +76,32 @@ class CommandLineTest(unittest.TestCase):
             self.assertIsInstance(json.loads(out), dict)
             self.assertTrue(out.endswith("}\n"), arguments)
         self.assertIn("cpu", json.loads(self.epic("version", "--json").stdout))
+
+    def test_status_tells_a_server_that_hangs_from_one_that_serves(self):
+        self.assertIn(": ok\n", self.epic("status").stdout)
+        cause = "the engine has stood still for 31 s with 2 requests running and 5 waiting"
+
+        class Stuck(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                body = json.dumps({"status": "stuck", "causes": [cause]} if self.path == "/health" else {}).encode()
+                self.send_response(503)
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_):
+                pass
+
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stuck) as stuck:
+            threading.Thread(target=stuck.serve_forever, daemon=True).start()
+            address = f"127.0.0.1:{stuck.server_port}"
+            said = self.epic("status", "--http", address, code=1)
+            self.assertIn(f"{address}: stuck", said.stdout)
+            self.assertIn(cause, said.stdout)
+            self.assertIn("is stuck and serves nothing", said.stderr)
+            report = json.loads(self.epic("status", "--http", address, "--json", code=1).stdout)
+            self.assertEqual((report["able"], report["health"]["causes"]), (False, [cause]))
+            stuck.shutdown()
 
     def test_the_demo_compares_both_ways_of_asking(self):
         report = json.loads(self.epic("demo", "--json", "--repeat", 1, "--max-tokens", 8, self.text, self.other).stdout)

@@ -49,10 +49,12 @@ class Answer:
 
 
 class EpicServer:
-    """binary: the path of `epic`. data_dir: None makes one that goes with the server. settings: name=value, ..."""
+    """binary: the path of `epic`. data_dir: None makes one that goes with the server. settings: name=value, ...
+    model: None is the default model."""
 
-    def __init__(self, binary, data_dir=None, settings=()):
+    def __init__(self, binary, data_dir=None, settings=(), model=None):
         self.binary = binary
+        self.model = str(model or default_model())
         self.settings = settings
         self.owned = None if data_dir else tempfile.TemporaryDirectory(prefix="epic_test_")
         self.data_dir = data_dir or self.owned.name
@@ -70,7 +72,7 @@ class EpicServer:
     def start(self):
         self.http_port, grpc, self.admin_port, admin_grpc = free_ports(4)
         self.log_path = os.path.join(self.data_dir, f"server-{time.monotonic_ns()}.log")
-        command = [self.binary, "serve", "--model", default_model(), "--data-dir", os.path.join(self.data_dir, "store")]
+        command = [self.binary, "serve", "--model", self.model, "--data-dir", os.path.join(self.data_dir, "store")]
         for flag, port in [("--http", self.http_port), ("--grpc", grpc), ("--admin", self.admin_port),
                            ("--admin-grpc", admin_grpc)]:
             command += [flag, f"127.0.0.1:{port}"]
