@@ -46,13 +46,14 @@ struct ListenSettings {
 };
 
 struct EngineSettings {
-  int64_t threads = 0;        // 0: every core
-  std::string compute;        // auto | f32 | bf16
-  std::string kv_dtype;       // bf16 | f32
-  int64_t panel_tokens = 0;   // link and compile rows in one step
-  int64_t max_sequences = 0;  // running at once
-  int64_t max_queue = 0;      // waiting; beyond it queue_full
-  int64_t memory_bytes = 0;   // private segments
+  int64_t threads = 0;         // 0: every core
+  std::string compute;         // auto | f32 | bf16
+  std::string decode_weights;  // quantized | same_as_prompt
+  std::string kv_dtype;        // bf16 | f32
+  int64_t panel_tokens = 0;    // link and compile rows in one step
+  int64_t max_sequences = 0;   // running at once
+  int64_t max_queue = 0;       // waiting; beyond it queue_full
+  int64_t memory_bytes = 0;    // private segments
   int64_t prefix_cache_bytes = 0;
   int64_t stuck_after_ms = 0;  // busy without progress
 };

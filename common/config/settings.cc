@@ -95,6 +95,13 @@ constexpr std::array kTable = {
             .field = +[](Config& c) -> S { return &c.engine.compute; },
             .help = "Number format of products; auto takes bf16 where the CPU has it",
             .choices = "auto|f32|bf16"},
+    Setting{.name = "engine.decode_weights",
+            .type = T::kChoice,
+            .default_text = "quantized",
+            .field = +[](Config& c) -> S { return &c.engine.decode_weights; },
+            .help = "Weights that decoding reads: the model file's own few bits, or those of prompts, which "
+                    "are slower",
+            .choices = "quantized|same_as_prompt"},
     Setting{.name = "engine.kv_dtype",
             .type = T::kChoice,
             .default_text = "bf16",

@@ -33,11 +33,13 @@ CpuFeatures Detect() {
   if (!HasAll(xcr0, 0x6)) return features;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return features;
   const uint32_t leaf7_b = b;
+  const uint32_t leaf7_c = c;
   const uint32_t leaf7_d = d;
   features.avx2 = HasAll(leaf7_b, (1u << 5) | (1u << 3) | (1u << 8));  // AVX2, BMI1, BMI2
   // AVX512 F, DQ, CD, BW, VL.
   const uint32_t avx512 = (1u << 16) | (1u << 17) | (1u << 28) | (1u << 30) | (1u << 31);
   features.avx512 = features.avx2 && HasAll(xcr0, 0xe6) && HasAll(leaf7_b, avx512);
+  features.avx512_vnni = features.avx512 && HasAll(leaf7_c, 1u << 11);
   if (a >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0) {
     features.avx512_bf16 = features.avx512 && HasAll(a, 1u << 5);
   }

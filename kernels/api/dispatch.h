@@ -22,6 +22,7 @@ struct CpuFeatures {
   bool avx2 = false;
   bool avx512 = false;
   bool avx512_bf16 = false;
+  bool avx512_vnni = false;
   bool amx_bf16 = false;
 };
 const CpuFeatures& GetCpuFeatures();

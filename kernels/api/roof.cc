@@ -43,6 +43,20 @@ size_t RunFmaLoop(size_t steps, float* sink) {
   return steps * 10 * hn::Lanes(d);
 }
 
+// Four chains of additions; returns a value that depends on all that was read.
+uint64_t RunReadLoop(const uint64_t* from, size_t words) {
+  const hn::ScalableTag<uint64_t> d;
+  const size_t lanes = hn::Lanes(d);
+  auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  for (size_t i = 0; i + 4 * lanes <= words; i += 4 * lanes) {
+    s0 = hn::Add(s0, hn::LoadU(d, from + i));
+    s1 = hn::Add(s1, hn::LoadU(d, from + i + lanes));
+    s2 = hn::Add(s2, hn::LoadU(d, from + i + 2 * lanes));
+    s3 = hn::Add(s3, hn::LoadU(d, from + i + 3 * lanes));
+  }
+  return hn::GetLane(hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)));
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace epic
 HWY_AFTER_NAMESPACE();
@@ -50,6 +64,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace epic {
 HWY_EXPORT(RunFmaLoop);
+HWY_EXPORT(RunReadLoop);
 
 double MeasureFmaRoof(ThreadPool* pool) {
   constexpr size_t kSteps = 1'000'000;
@@ -100,6 +115,29 @@ double MeasureCopyRoof(ThreadPool* pool, size_t bytes) {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     spent += took.count();
     best = std::max(best, 2.0 * static_cast<double>(copies * blocks * block) / took.count());
+  }
+  return best;
+}
+
+double MeasureReadRoof(ThreadPool* pool, size_t bytes) {
+  constexpr size_t kPieceWords = size_t{1} << 15;
+  constexpr int kRuns = 8;
+  const std::vector<uint64_t> memory(bytes / sizeof(uint64_t), 1);
+  const size_t pieces = memory.size() / kPieceWords;
+  std::vector<uint64_t> sinks(pieces);
+  const auto read = [&](size_t index, uint32_t /*worker*/) {
+    sinks[index] = HWY_DYNAMIC_DISPATCH(RunReadLoop)(memory.data() + index * kPieceWords, kPieceWords);
+  };
+  double best = 0;
+  for (int run = 0; run < kRuns; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    if (pool == nullptr) {
+      for (size_t index = 0; index < pieces; ++index) read(index, 0);
+    } else {
+      pool->ParallelFor(pieces, read);
+    }
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    best = std::max(best, static_cast<double>(pieces * kPieceWords * sizeof(uint64_t)) / took.count());
   }
   return best;
 }

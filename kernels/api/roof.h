@@ -18,6 +18,10 @@ double MeasureFmaRoof(ThreadPool* pool);
 // 50 ms.
 double MeasureCopyRoof(ThreadPool* pool, size_t bytes);
 
+// Bytes per second read from `bytes` of memory, the best of a few rounds over all of it.
+// REQUIRES: bytes is more than the caches hold if memory is meant.
+double MeasureReadRoof(ThreadPool* pool, size_t bytes);
+
 }  // namespace epic
 
 #endif  // EPIC_KERNELS_API_ROOF_H_

@@ -383,7 +383,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(std::shared_ptr<const Mod
   EPIC_ASSIGN_OR_RETURN(parts.scratch_bytes, SharedBytes(model->config(), options));
   EPIC_ASSIGN_OR_RETURN(parts.rope, MakeRope(model->config()));
   const DType format = parts.compute == ComputeFormat::kBf16 ? DType::kBf16 : DType::kF32;
-  EPIC_ASSIGN_OR_RETURN(parts.weights, PackWeights(*model, format, parts.pool.get(), progress));
+  EPIC_ASSIGN_OR_RETURN(parts.weights,
+                        PackWeights(*model, format, options.decode_weights, parts.pool.get(), progress));
   parts.config = model->config();
   return std::make_unique<EngineImpl>(std::move(parts), options, clock);
 }

@@ -27,9 +27,16 @@
 
 namespace epic {
 
+// What decode rows are multiplied with.
+enum class DecodeWeights : uint8_t {
+  kQuantized,     // the levels of the model's own file, 8 bits in groups of 32 where it has none
+  kSameAsPrompt,  // what prompt rows are multiplied with: slower, and exact in f32
+};
+
 struct EngineOptions {
-  uint32_t threads = 0;                        // 0: one per core
-  std::optional<ComputeFormat> compute;        // unset: bf16 where the CPU has it, else f32
+  uint32_t threads = 0;                  // 0: one per core
+  std::optional<ComputeFormat> compute;  // unset: bf16 where the CPU has it, else f32
+  DecodeWeights decode_weights = DecodeWeights::kQuantized;
   KvDtype kv_dtype = KvDtype::kBf16;           // of objects and private segments alike
   uint32_t panel_tokens = 512;                 // rows of a step's prompt panel
   uint32_t max_sequences = 32;                 // running at once, choices counted

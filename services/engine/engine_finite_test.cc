@@ -120,6 +120,8 @@ class EngineFiniteTest : public ::testing::TestWithParam<KvDtype> {
  protected:
   EngineFiniteTest() : model_(ModelWithAHiddenInfinity()) {
     EngineOptions options = testing::TinyOptions(ComputeFormat::kF32);
+    // The token's key must be the same number in a decode row as in a prompt.
+    options.decode_weights = DecodeWeights::kSameAsPrompt;
     options.kv_dtype = GetParam();
     options.panel_tokens = 16;
     options.prefix_cache_bytes = 4ull << 20;

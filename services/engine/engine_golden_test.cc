@@ -124,6 +124,7 @@ void ExpectGreedy(Engine* engine, const GoldenPrompt& golden, float noise) {
 // f32 and bf16 engines on the same prompts.
 void CompareModel(const std::shared_ptr<const Model>& model, const std::vector<GoldenPrompt>& prompts,
                   EngineOptions options) {
+  options.decode_weights = DecodeWeights::kSameAsPrompt;
   options.compute = ComputeFormat::kF32;
   options.kv_dtype = KvDtype::kF32;
   const auto f32 = testing::MakeEngine(model, options);

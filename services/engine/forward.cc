@@ -52,11 +52,16 @@ bool Forward::Run(std::span<const RowGroup> groups, const LeaveFunction& leave,
   placed_.clear();
   left_.assign(groups.size(), false);
   rows_ = 0;
+  decode_rows_ = 0;
   for (const RowGroup& group : groups) {
     EPIC_CHECK(group.logits_rows <= group.tokens.size());
     EPIC_CHECK(group.first_row + group.tokens.size() <= group.block->capacity());
     placed_.push_back({rows_, group.tokens.size()});
     rows_ += group.tokens.size();
+    if (group.kind == RowKind::kDecode) {
+      decode_rows_ += group.tokens.size();
+      EPIC_CHECK(decode_rows_ == rows_);
+    }
   }
   EPIC_CHECK(rows_ <= max_rows_);
   Embed(groups);
@@ -75,8 +80,10 @@ bool Forward::DropRows(std::span<const RowGroup> groups, const LeaveFunction& le
   leave(&left_);
   const size_t hidden = config_.hidden;
   size_t kept = 0;
+  decode_rows_ = 0;
   for (size_t g = 0; g < groups.size(); ++g) {
     const size_t rows = left_[g] ? 0 : placed_[g].rows;
+    if (groups[g].kind == RowKind::kDecode) decode_rows_ += rows;
     const size_t from = placed_[g].begin;
     placed_[g] = {kept, rows};
     if (rows > 0 && from != kept)
@@ -101,7 +108,13 @@ void Forward::Layer(std::span<const RowGroup> groups, uint32_t layer) {
   const LayerWeights& weights = weights_->layers[layer];
   const size_t stride = QkvWidth(config_);
   Norm(weights.attention_norm, rows_);
-  Product(normed_.data(), rows_, *weights.qkv, BiasAt(weights, 0), qkv_.data(), stride, false);
+  Product({.x = normed_.data(),
+           .x_stride = config_.hidden,
+           .rows = rows_,
+           .out = qkv_.data(),
+           .out_stride = stride,
+           .bias = BiasAt(weights, 0)},
+          weights.qkv);
   float* k = qkv_.data() + QWidth(config_);
   NormHeads(weights.q_norm, config_.heads, rows_, qkv_.data(), stride);
   NormHeads(weights.k_norm, config_.kv_heads, rows_, k, stride);
@@ -116,14 +129,25 @@ void Forward::LastLayer(std::span<const RowGroup> groups) {
   const LayerWeights& weights = weights_->layers[layer];
   const size_t kv_stride = 2 * KvWidth(config_);
   Norm(weights.attention_norm, rows_);
-  Product(normed_.data(), rows_, *weights.kv, BiasAt(weights, QWidth(config_)), qkv_.data(), kv_stride,
-          false);
+  Product({.x = normed_.data(),
+           .x_stride = config_.hidden,
+           .rows = rows_,
+           .out = qkv_.data(),
+           .out_stride = kv_stride,
+           .bias = BiasAt(weights, QWidth(config_))},
+          weights.kv);
   NormHeads(weights.k_norm, config_.kv_heads, rows_, qkv_.data(), kv_stride);
   WriteKv(groups, layer, qkv_.data(), qkv_.data() + KvWidth(config_), kv_stride);
   KeepLogitsRows(groups);
   if (rows_ == 0) return;
   const size_t q_stride = QWidth(config_);
-  Product(normed_.data(), rows_, *weights.q, BiasAt(weights, 0), qkv_.data(), q_stride, false);
+  Product({.x = normed_.data(),
+           .x_stride = config_.hidden,
+           .rows = rows_,
+           .out = qkv_.data(),
+           .out_stride = q_stride,
+           .bias = BiasAt(weights, 0)},
+          weights.q);
   NormHeads(weights.q_norm, config_.heads, rows_, qkv_.data(), q_stride);
   Attend(groups, layer, qkv_.data(), q_stride);
   OutputAndMlp(weights, rows_);
@@ -189,10 +213,17 @@ void Forward::Attend(std::span<const RowGroup> groups, uint32_t layer, const flo
 
 void Forward::OutputAndMlp(const LayerWeights& weights, size_t rows) {
   const size_t hidden = config_.hidden;
-  Product(mixed_.data(), rows, *weights.output, nullptr, x_.data(), hidden, true);
+  Product({.x = mixed_.data(),
+           .x_stride = QWidth(config_),
+           .rows = rows,
+           .out = x_.data(),
+           .out_stride = hidden,
+           .accumulate = true},
+          weights.output);
   Norm(weights.ffn_norm, rows);
   const size_t stride = 2 * size_t{config_.ffn};
-  Product(normed_.data(), rows, *weights.gate_up, nullptr, gates_.data(), stride, false);
+  Product({.x = normed_.data(), .x_stride = hidden, .rows = rows, .out = gates_.data(), .out_stride = stride},
+          weights.gate_up);
   SwiGluArgs gate;
   gate.gate = gates_.data();
   gate.up = gates_.data() + config_.ffn;
@@ -202,23 +233,23 @@ void Forward::OutputAndMlp(const LayerWeights& weights, size_t rows) {
   gate.out = gates_.data();
   gate.out_stride = stride;
   SwiGlu(gate, pool_);
-  MatMulArgs down;
-  down.x = gates_.data();
-  down.rows = rows;
-  down.x_stride = stride;
-  down.weights = weights.down.get();
-  down.out = x_.data();
-  down.out_stride = hidden;
-  down.accumulate = true;
-  MatMul(down, pool_);
+  Product({.x = gates_.data(),
+           .x_stride = stride,
+           .rows = rows,
+           .out = x_.data(),
+           .out_stride = hidden,
+           .accumulate = true},
+          weights.down);
 }
 
 // Moves the rows with logits to the front of x_ and normed_, and drops the others from the step.
 void Forward::KeepLogitsRows(std::span<const RowGroup> groups) {
   const size_t hidden = config_.hidden;
   size_t kept = 0;
+  decode_rows_ = 0;
   for (size_t g = 0; g < groups.size(); ++g) {
     const size_t rows = left_[g] ? 0 : groups[g].logits_rows;
+    if (groups[g].kind == RowKind::kDecode) decode_rows_ += rows;
     const size_t from = placed_[g].begin + placed_[g].rows - rows;
     placed_[g] = {kept, rows};
     if (rows > 0 && from != kept) {
@@ -259,17 +290,30 @@ void Forward::NormHeads(const std::vector<float>& weight, uint32_t heads, size_t
   RmsNorm(args, pool_);
 }
 
-void Forward::Product(const float* x, size_t rows, const PackedMatrix& matrix, const float* bias, float* out,
-                      size_t out_stride, bool accumulate) {
+void Forward::Product(const ProductRows& rows, const Projection& matrix) {
+  size_t decode = 0;
+  if (matrix.decode != nullptr && decode_rows_ > rows.first) {
+    decode = std::min(rows.rows, decode_rows_ - rows.first);
+    QuantizedMatMulArgs args;
+    args.x = rows.x;
+    args.rows = decode;
+    args.x_stride = rows.x_stride;
+    args.weights = matrix.decode.get();
+    args.bias = rows.bias;
+    args.out = rows.out;
+    args.out_stride = rows.out_stride;
+    args.accumulate = rows.accumulate;
+    QuantizedMatMul(args, pool_);
+  }
   MatMulArgs args;
-  args.x = x;
-  args.rows = rows;
-  args.x_stride = matrix.inputs();
-  args.weights = &matrix;
-  args.bias = bias;
-  args.out = out;
-  args.out_stride = out_stride;
-  args.accumulate = accumulate;
+  args.x = rows.x + decode * rows.x_stride;
+  args.rows = rows.rows - decode;
+  args.x_stride = rows.x_stride;
+  args.weights = matrix.prompt.get();
+  args.bias = rows.bias;
+  args.out = rows.out + decode * rows.out_stride;
+  args.out_stride = rows.out_stride;
+  args.accumulate = rows.accumulate;
   MatMul(args, pool_);
 }
 
@@ -279,8 +323,13 @@ void Forward::Head(std::span<const RowGroup> groups, const LogitsFunction& on_lo
   size_t group = 0;
   for (size_t begin = 0; begin < rows_; begin += kHeadRows) {
     const size_t rows = std::min(kHeadRows, rows_ - begin);
-    Product(normed_.data() + begin * config_.hidden, rows, *weights_->head, nullptr, logits_.data(),
-            config_.vocab, false);
+    Product({.x = normed_.data() + begin * config_.hidden,
+             .x_stride = config_.hidden,
+             .first = begin,
+             .rows = rows,
+             .out = logits_.data(),
+             .out_stride = config_.vocab},
+            weights_->head);
     for (size_t r = 0; r < rows; ++r) {
       const size_t row = begin + r;
       while (row >= placed_[group].begin + placed_[group].rows) ++group;

@@ -22,6 +22,9 @@
 
 namespace epic {
 
+// Which form of the weights multiplies a row: never a matter of what else is in its step.
+enum class RowKind : uint8_t { kPrompt, kDecode };
+
 // Consecutive rows of one sequence. They are written to rows [first_row, first_row + tokens.size()) of
 // `block`, whose positions they have, and see the shared segments, `before` and the block's rows up to
 // themselves.
@@ -32,6 +35,7 @@ struct RowGroup {
   std::span<const SharedSegment> shared;  // ascending by position
   const KvBlock* before = nullptr;        // complete block read before `block`: the prompt's rows, or null
   uint32_t logits_rows = 0;               // how many of the last rows need logits
+  RowKind kind = RowKind::kPrompt;
 };
 
 class Forward {
@@ -49,7 +53,7 @@ class Forward {
   // and may be gone.
   using LeaveFunction = std::function<void(std::vector<bool>* left)>;
 
-  // Runs all layers. False when no group stayed to the end.
+  // Runs all layers. False when no group stayed to the end. REQUIRES: groups of decode rows come first.
   bool Run(std::span<const RowGroup> groups, const LeaveFunction& leave, const LogitsFunction& on_logits);
 
   uint32_t max_rows() const { return max_rows_; }
@@ -73,8 +77,18 @@ class Forward {
   void KeepLogitsRows(std::span<const RowGroup> groups);
   void Norm(const std::vector<float>& weight, size_t rows);
   void NormHeads(const std::vector<float>& weight, uint32_t heads, size_t rows, float* x, size_t stride);
-  void Product(const float* x, size_t rows, const PackedMatrix& matrix, const float* bias, float* out,
-               size_t out_stride, bool accumulate);
+  // Rows [first, first + rows) of the step, which stand at `x` and `out`, times `matrix`.
+  struct ProductRows {
+    const float* x = nullptr;
+    size_t x_stride = 0;
+    size_t first = 0;
+    size_t rows = 0;
+    float* out = nullptr;
+    size_t out_stride = 0;
+    const float* bias = nullptr;
+    bool accumulate = false;
+  };
+  void Product(const ProductRows& rows, const Projection& matrix);
   void Head(std::span<const RowGroup> groups, const LogitsFunction& on_logits);
 
   const ModelConfig& config_;
@@ -87,6 +101,7 @@ class Forward {
   std::vector<Placed> placed_;
   std::vector<bool> left_;     // one for each group
   size_t rows_ = 0;            // rows of the step that are still in work
+  size_t decode_rows_ = 0;     // how many of them, from the first, are decode rows
   std::vector<float> x_;       // [max_rows][hidden], the residual stream
   std::vector<float> normed_;  // [max_rows][hidden]
   std::vector<float> qkv_;     // [max_rows][(H + 2G) * D]

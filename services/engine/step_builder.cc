@@ -35,7 +35,10 @@ Step StepBuilder::Build(std::span<const std::unique_ptr<Job>> jobs) {
   for (const std::unique_ptr<Job>& job : jobs) {
     choices.clear();
     job->AddDecodeRows(&step.groups, &choices);
-    for (const uint32_t choice : choices) step.owners.push_back({.job = job.get(), .choice = choice});
+    for (const uint32_t choice : choices) {
+      step.groups[step.owners.size()].kind = RowKind::kDecode;
+      step.owners.push_back({.job = job.get(), .choice = choice});
+    }
     if (job->panels().remaining() > 0) {
       waiting.push_back(job.get());
       remaining.push_back(job->panels().remaining());

@@ -1,5 +1,6 @@
 #include "services/engine/weights.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -30,10 +31,52 @@ struct Part {
   uint64_t rows;
 };
 
+struct TensorRow {
+  const Tensor& tensor;
+  uint64_t row;
+};
+
+// Row `index` of the joined parts.
+TensorRow RowOf(std::span<const Part> parts, uint64_t index) {
+  size_t part = 0;
+  while (index >= parts[part].rows) index -= parts[part++].rows;
+  return {*parts[part].tensor, index};
+}
+
+// Levels that hold those of every part.
+uint32_t BitsFor(std::span<const Part> parts) {
+  for (const Part& part : parts) {
+    if (LevelBitsOf(part.tensor->type) != 4) return 8;
+  }
+  return 4;
+}
+
+// The groups as the file has them, or 8 bits of its values.
+void ReadGroups(const TensorRow& from, std::span<QuantizedGroup> groups) {
+  const Tensor& tensor = from.tensor;
+  if (LevelBitsOf(tensor.type) != 0) {
+    std::vector<LevelGroup> levels(groups.size());
+    ReadLevels(tensor, from.row, levels);
+    for (size_t g = 0; g < groups.size(); ++g) {
+      groups[g].scale = levels[g].scale;
+      groups[g].minimum = levels[g].minimum;
+      std::copy_n(levels[g].levels, kQuantizedGroup, groups[g].levels);
+    }
+    return;
+  }
+  std::vector<float> values(tensor.cols);
+  DequantizeRow(tensor, from.row, values);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const size_t begin = g * kQuantizedGroup;
+    groups[g] =
+        QuantizeGroup(std::span(values).subspan(begin, std::min(kQuantizedGroup, values.size() - begin)));
+  }
+}
+
 class Packer {
  public:
-  Packer(const Model& model, DType format, ThreadPool* pool)
-      : model_(model), config_(model.config()), format_(format), pool_(pool) {}
+  Packer(const Model& model, DType format, DecodeWeights decode, ThreadPool* pool)
+      : model_(model), config_(model.config()), format_(format), decode_(decode), pool_(pool) {}
 
   absl::StatusOr<LayerWeights> Layer(uint32_t index) {
     const LayerTensors& in = model_.layer(index);
@@ -68,46 +111,50 @@ class Packer {
     return out;
   }
 
-  absl::StatusOr<std::unique_ptr<const PackedMatrix>> Head() {
-    return Pack({{&model_.head(), config_.vocab}}, config_.hidden);
-  }
+  absl::StatusOr<Projection> Head() { return Pack({{&model_.head(), config_.vocab}}, config_.hidden); }
 
   uint64_t bytes() const { return bytes_; }
 
  private:
-  absl::StatusOr<std::unique_ptr<const PackedMatrix>> Pack(std::initializer_list<Part> parts,
-                                                           uint64_t inputs) {
+  absl::StatusOr<Projection> Pack(std::initializer_list<Part> parts, uint64_t inputs) {
     uint64_t outputs = 0;
     for (const Part& part : parts) {
       EPIC_RETURN_IF_ERROR(ExpectShape(*part.tensor, part.rows, inputs));
       outputs += part.rows;
     }
     const std::span<const Part> list(parts.begin(), parts.size());
-    const RowReader reader = [list](size_t index, std::span<float> row) {
-      size_t part = 0;
-      while (index >= list[part].rows) index -= list[part++].rows;
-      DequantizeRow(*list[part].tensor, index, row);
+    Projection out;
+    const RowReader rows = [list](size_t index, std::span<float> row) {
+      const TensorRow from = RowOf(list, index);
+      DequantizeRow(from.tensor, from.row, row);
     };
-    EPIC_ASSIGN_OR_RETURN(std::unique_ptr<const PackedMatrix> matrix,
-                          PackMatrix(outputs, inputs, format_, reader, pool_));
-    bytes_ += matrix->bytes();
-    return matrix;
+    EPIC_ASSIGN_OR_RETURN(out.prompt, PackMatrix(outputs, inputs, format_, rows, pool_));
+    bytes_ += out.prompt->bytes();
+    if (decode_ == DecodeWeights::kSameAsPrompt) return out;
+    const GroupReader groups = [list](size_t index, std::span<QuantizedGroup> row) {
+      ReadGroups(RowOf(list, index), row);
+    };
+    EPIC_ASSIGN_OR_RETURN(out.decode, PackQuantized(outputs, inputs, BitsFor(list), groups, pool_));
+    bytes_ += out.decode->bytes();
+    return out;
   }
 
   const Model& model_;
   const ModelConfig& config_;
   const DType format_;
+  const DecodeWeights decode_;
   ThreadPool* const pool_;
   uint64_t bytes_ = 0;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<const Weights>> PackWeights(const Model& model, DType format, ThreadPool* pool,
+absl::StatusOr<std::unique_ptr<const Weights>> PackWeights(const Model& model, DType format,
+                                                           DecodeWeights decode, ThreadPool* pool,
                                                            PackProgress* progress) {
   const ModelConfig& config = model.config();
   EPIC_RETURN_IF_ERROR(ExpectShape(model.embedding(), config.vocab, config.hidden));
-  Packer packer(model, format, pool);
+  Packer packer(model, format, decode, pool);
   auto weights = std::make_unique<Weights>();
   weights->embedding = model.embedding();
   weights->embedding_bytes.assign(weights->embedding.data.begin(), weights->embedding.data.end());

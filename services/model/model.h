@@ -61,6 +61,18 @@ std::string_view NameOf(TensorType type);
 // Dequantises row `row` to f32. REQUIRES: row < tensor.rows, out.size() == tensor.cols.
 void DequantizeRow(const Tensor& tensor, uint64_t row, std::span<float> out);
 
+// 32 neighbouring values of a row as levels: value[i] = scale * levels[i] + minimum.
+struct LevelGroup {
+  float scale = 0;
+  float minimum = 0;
+  uint8_t levels[32] = {};
+};
+// Bits of a level (4, 5 or 8) where rows of `type` are such groups as they are stored; 0 where they are not.
+uint32_t LevelBitsOf(TensorType type);
+// The groups of row `row`. REQUIRES: row < tensor.rows, LevelBitsOf(tensor.type) != 0,
+// groups.size() * 32 == tensor.cols.
+void ReadLevels(const Tensor& tensor, uint64_t row, std::span<LevelGroup> groups);
+
 struct LayerTensors {
   Tensor attention_norm;          // [1][hidden]
   Tensor q, k, v;                 // [heads*D][hidden], [kv_heads*D][hidden] twice

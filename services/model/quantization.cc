@@ -161,6 +161,78 @@ void DequantizeQ5_K(const uint8_t* block, float* y) {
   }
 }
 
+// The same blocks as levels: each fills the groups of one block.
+void LevelsOfNibbles(const uint8_t* q, LevelGroup* group) {
+  for (int j = 0; j < 16; ++j) {
+    group->levels[j] = q[j] & 15;
+    group->levels[j + 16] = q[j] >> 4;
+  }
+}
+
+void AddFifthBits(uint32_t high, LevelGroup* group) {
+  for (int j = 0; j < 32; ++j) group->levels[j] |= static_cast<uint8_t>(((high >> j) & 1u) << 4);
+}
+
+void LevelsQ4_0(const uint8_t* block, LevelGroup* group) {
+  group->scale = LoadHalf(block);
+  group->minimum = -8 * group->scale;
+  LevelsOfNibbles(block + 2, group);
+}
+
+void LevelsQ4_1(const uint8_t* block, LevelGroup* group) {
+  group->scale = LoadHalf(block);
+  group->minimum = LoadHalf(block + 2);
+  LevelsOfNibbles(block + 4, group);
+}
+
+void LevelsQ5_0(const uint8_t* block, LevelGroup* group) {
+  group->scale = LoadHalf(block);
+  group->minimum = -16 * group->scale;
+  LevelsOfNibbles(block + 6, group);
+  AddFifthBits(LoadU32(block + 2), group);
+}
+
+void LevelsQ5_1(const uint8_t* block, LevelGroup* group) {
+  group->scale = LoadHalf(block);
+  group->minimum = LoadHalf(block + 2);
+  LevelsOfNibbles(block + 8, group);
+  AddFifthBits(LoadU32(block + 4), group);
+}
+
+void LevelsQ8_0(const uint8_t* block, LevelGroup* group) {
+  group->scale = LoadHalf(block);
+  group->minimum = -128 * group->scale;
+  for (int j = 0; j < 32; ++j) group->levels[j] = block[2 + j] ^ 0x80u;
+}
+
+// Q4_K, and Q5_K where `fifth` is not null.
+void LevelsOfK(const uint8_t* block, const uint8_t* fifth, const uint8_t* q, LevelGroup* groups) {
+  const float d = LoadHalf(block);
+  const float dmin = LoadHalf(block + 2);
+  for (int i = 0; i < 8; ++i) {
+    const ScaleAndMin pair = UnpackScale(block + 4, i);
+    LevelGroup& group = groups[i];
+    group.scale = d * static_cast<float>(pair.scale);
+    group.minimum = -(dmin * static_cast<float>(pair.min));
+    for (int l = 0; l < 32; ++l) {
+      const uint8_t byte = q[i / 2 * 32 + l];
+      group.levels[l] = i % 2 == 0 ? byte & 15 : byte >> 4;
+      if (fifth != nullptr) group.levels[l] |= static_cast<uint8_t>(((fifth[l] >> i) & 1) << 4);
+    }
+  }
+}
+
+void LevelsQ4_K(const uint8_t* block, LevelGroup* groups) { LevelsOfK(block, nullptr, block + 16, groups); }
+void LevelsQ5_K(const uint8_t* block, LevelGroup* groups) {
+  LevelsOfK(block, block + 16, block + 48, groups);
+}
+
+template <typename Levels>
+void LevelsOfBlocks(const uint8_t* row, std::span<LevelGroup> groups, BlockShape shape, Levels levels) {
+  const size_t step = shape.values / 32;
+  for (size_t g = 0; g < groups.size(); g += step, row += shape.bytes) levels(row, &groups[g]);
+}
+
 // {u8 low[128]; u8 high[64]; i8 scales[16]; f16 d}: per 128 values 64 low bytes, 32 high bytes, 8 scales.
 void DequantizeQ6_K(const uint8_t* block, float* y) {
   const uint8_t* low = block;
@@ -219,6 +291,49 @@ std::string SupportedTypeNames() {
     absl::StrAppend(&names, names.empty() ? "" : ", ", ToAbsl(info.name));
   }
   return names;
+}
+
+uint32_t LevelBitsOf(TensorType type) {
+  switch (type) {
+    case TensorType::kQ4_0:
+    case TensorType::kQ4_1:
+    case TensorType::kQ4_K:
+      return 4;
+    case TensorType::kQ5_0:
+    case TensorType::kQ5_1:
+    case TensorType::kQ5_K:
+      return 5;
+    case TensorType::kQ8_0:
+      return 8;
+    default:  // plain values; and Q6_K, whose scales are for 16 values
+      return 0;
+  }
+}
+
+void ReadLevels(const Tensor& tensor, uint64_t row, std::span<LevelGroup> groups) {
+  EPIC_CHECK(row < tensor.rows && groups.size() * 32 == tensor.cols);
+  const BlockShape shape = BlockShapeOf(tensor.type);
+  const uint64_t row_bytes = tensor.cols / shape.values * shape.bytes;
+  EPIC_CHECK(tensor.cols % shape.values == 0 && tensor.data.size() >= (row + 1) * row_bytes);
+  const uint8_t* data = reinterpret_cast<const uint8_t*>(tensor.data.data()) + row * row_bytes;
+  switch (tensor.type) {
+    case TensorType::kQ4_0:
+      return LevelsOfBlocks(data, groups, shape, LevelsQ4_0);
+    case TensorType::kQ4_1:
+      return LevelsOfBlocks(data, groups, shape, LevelsQ4_1);
+    case TensorType::kQ5_0:
+      return LevelsOfBlocks(data, groups, shape, LevelsQ5_0);
+    case TensorType::kQ5_1:
+      return LevelsOfBlocks(data, groups, shape, LevelsQ5_1);
+    case TensorType::kQ8_0:
+      return LevelsOfBlocks(data, groups, shape, LevelsQ8_0);
+    case TensorType::kQ4_K:
+      return LevelsOfBlocks(data, groups, shape, LevelsQ4_K);
+    case TensorType::kQ5_K:
+      return LevelsOfBlocks(data, groups, shape, LevelsQ5_K);
+    default:
+      EPIC_CHECK(false && "not a type of levels");
+  }
 }
 
 void DequantizeRow(const Tensor& tensor, uint64_t row, std::span<float> out) {

@@ -1,5 +1,6 @@
 // Names and sizes of storage formats, those that EPIC reads and those that it only knows to refuse by name.
-// BlockShapeOf, NameOf and DequantizeRow of model.h are implemented beside it. Pure functions.
+// BlockShapeOf, NameOf, DequantizeRow, LevelBitsOf and ReadLevels of model.h are implemented beside it. Pure
+// functions.
 #ifndef EPIC_SERVICES_MODEL_QUANTIZATION_H_
 #define EPIC_SERVICES_MODEL_QUANTIZATION_H_
 

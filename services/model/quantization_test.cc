@@ -56,6 +56,37 @@ TEST(QuantizationTest, EqualsTheReferenceOnRandomBlocksOfEveryType) {
   EXPECT_EQ(seen, std::vector<TensorType>(std::begin(kAllTypes), std::end(kAllTypes)));
 }
 
+TEST(QuantizationTest, LevelsStandForTheValuesOfTheSameBlocks) {
+  const std::string golden =
+      ReadFileOrDie(epic::testing::SourceDir() + "/services/model/golden/dequantize.bin");
+  const ByteSpan span = AsBytes(golden);
+  size_t position = 0;
+  size_t types = 0;
+  while (position < golden.size()) {
+    const TensorType type = *SupportedTensorType(LoadLittle<uint32_t>(span, position));
+    const uint32_t count = LoadLittle<uint32_t>(span, position + 4);
+    const uint32_t size = LoadLittle<uint32_t>(span, position + 8);
+    const std::string bytes = golden.substr(position + 12, size);
+    position += 12 + size + 4 * count;
+    if (LevelBitsOf(type) == 0) continue;
+    ++types;
+    const std::vector<float> values = DecodeRow(type, count, bytes);
+    std::vector<LevelGroup> groups(count / 32);
+    ReadLevels(Tensor{"t", type, 1, count, AsBytes(bytes)}, 0, groups);
+    for (uint32_t i = 0; i < count; ++i) {
+      const LevelGroup& group = groups[i / 32];
+      const uint8_t level = group.levels[i % 32];
+      ASSERT_LT(level, 1u << LevelBitsOf(type));
+      const double scaled = double{group.scale} * level;
+      // One rounding of the product and one of the sum.
+      ASSERT_NEAR(scaled + group.minimum, values[i],
+                  (std::fabs(scaled) + std::fabs(group.minimum)) * 0x1.0p-23)
+          << NameOf(type) << " value " << i;
+    }
+  }
+  EXPECT_EQ(types, 7u);
+}
+
 TEST(QuantizationTest, DecodesBlocksWorkedOutByHand) {
   // d = 1.0 (0x3C00), then nibbles 0x1F: low 15, high 1.
   const std::string q4_0 = std::string("\x00\x3C", 2) + std::string(16, '\x1F');

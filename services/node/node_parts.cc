@@ -53,6 +53,7 @@ EngineOptions OptionsOf(const EngineSettings& settings) {
   options.threads = static_cast<uint32_t>(settings.threads);
   if (settings.compute == "f32") options.compute = ComputeFormat::kF32;
   if (settings.compute == "bf16") options.compute = ComputeFormat::kBf16;
+  if (settings.decode_weights == "same_as_prompt") options.decode_weights = DecodeWeights::kSameAsPrompt;
   options.kv_dtype = settings.kv_dtype == "f32" ? KvDtype::kF32 : KvDtype::kBf16;
   options.panel_tokens = static_cast<uint32_t>(settings.panel_tokens);
   options.max_sequences = static_cast<uint32_t>(settings.max_sequences);
