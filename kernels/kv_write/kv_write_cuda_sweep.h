@@ -1,0 +1,13 @@
+// Sweep of the GPU's KV writes (kernels/simt/sweep.h) against the reference of this folder.
+#ifndef EPIC_KERNELS_KV_WRITE_KV_WRITE_CUDA_SWEEP_H_
+#define EPIC_KERNELS_KV_WRITE_KV_WRITE_CUDA_SWEEP_H_
+
+#include "kernels/simt/sweep.h"
+
+namespace epic {
+
+void SweepKvWrite(simt::SweepReport* report);
+
+}  // namespace epic
+
+#endif  // EPIC_KERNELS_KV_WRITE_KV_WRITE_CUDA_SWEEP_H_
