@@ -77,7 +77,8 @@ std::vector<Candidate> FilterCandidates(std::span<const float> logits, const Fil
 // The candidate in whose share of [0, 1) `uniform` lies. REQUIRES: candidates is not empty.
 uint32_t Draw(std::span<const Candidate> candidates, double uniform);
 
-// FilterCandidates and Draw; takes one number from `rng`, none when greedy.
+// What FilterCandidates and Draw give, up to rounding of the shares, without sorting the vocabulary; takes
+// one number from `rng`, none when greedy.
 uint32_t SampleToken(std::span<const float> logits, const FilterParams& params, Rng* rng);
 
 }  // namespace epic

@@ -115,6 +115,49 @@ TEST(SamplingTest, FiltersKeepExactlyTheSetTheReferenceKeeps) {
   }
 }
 
+TEST(SamplingTest, ADrawEqualsOneFromTheSortedAndFilteredVocabulary) {
+  Rng rng(9);
+  for (int round = 0; round < 2000; ++round) {
+    // Around the sizes at which the head of the order is found without sorting all.
+    const size_t size = round % 10 == 0 ? 20000 + rng.Below(3000) : 1 + rng.Below(700);
+    std::vector<float> logits = RandomLogits(size, &rng);
+    if (rng.Below(4) == 0) {
+      for (float& logit : logits) logit = std::floor(logit);  // many equals
+    }
+    if (rng.Below(4) == 0) logits[rng.Below(size)] = -kInfinity;
+    FilterParams params;
+    params.temperature = static_cast<float>(0.1 + 4 * rng.Uniform());
+    if (rng.Below(3) == 0) params.top_k = static_cast<uint32_t>(1 + rng.Below(900));
+    if (rng.Below(3) == 0) params.top_p = static_cast<float>(0.02 + 0.97 * rng.Uniform());
+    if (rng.Below(3) == 0) params.min_p = static_cast<float>(0.3 * rng.Uniform());
+    if (!AllFiniteOrMinusInfinity(logits)) continue;
+    const std::vector<Candidate> candidates = FilterCandidates(logits, params);
+    Rng replay = rng;
+    const double uniform = replay.Uniform();
+    // A draw within rounding of a border may fall on either side.
+    const uint32_t drawn = SampleToken(logits, params, &rng);
+    const uint32_t before = Draw(candidates, std::max(0.0, uniform - 1e-12));
+    const uint32_t after = Draw(candidates, std::min(1.0, uniform + 1e-12));
+    ASSERT_TRUE(drawn == before || drawn == after)
+        << "round " << round << ": " << drawn << ", not " << before;
+    ASSERT_EQ(rng.Next(), replay.Next());
+  }
+}
+
+TEST(SamplingTest, TheBestTokensAreThoseOfASortWhateverTheSize) {
+  Rng rng(10);
+  for (const size_t size : {1u, 63u, 64u, 65u, 127u, 128u, 129u, 1000u, 20000u}) {
+    std::vector<float> logits = RandomLogits(size, &rng);
+    for (size_t i = 0; i < size; i += 3) logits[i] = std::floor(logits[i]);
+    for (const size_t count : {0u, 1u, 2u, 20u, 100u}) {
+      const std::vector<TokenLogProb> top = TopLogProbs(logits, count);
+      ASSERT_EQ(top.size(), std::min(count, size));
+      for (size_t i = 0; i < top.size(); ++i)
+        ASSERT_EQ(RankOf(logits, top[i].id), i) << size << ", " << count;
+    }
+  }
+}
+
 TEST(SamplingTest, ATemperatureOfZeroIsGreedyAndTakesNoNumber) {
   Rng rng(5);
   Rng untouched(5);
