@@ -12,8 +12,6 @@
 namespace epic::internal {
 namespace {
 
-EPIC_AVX2 inline int32_t LowestLane(__m256i v) { return _mm_cvtsi128_si32(_mm256_castsi256_si128(v)); }
-
 EPIC_AVX2 inline uint32_t HighestBits(const __m256* x) {
   const __m256i mask = _mm256_set1_epi32(0x7fffffff);
   __m256i highest = _mm256_setzero_si256();
