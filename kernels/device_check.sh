@@ -70,6 +70,6 @@ for source in "${device[@]}" "${host[@]}"; do
   esac
 done
 printf '%s\0' "${commands[@]}" | xargs -0 -P "$jobs" -I '{}' bash -c '{} || exit 255'
-"$nvcc" "${generate[@]}" -cudart static -Xlinker -static-libstdc++,-static-libgcc -o "$out/device_check" "${objects[@]}"
+"$nvcc" "${generate[@]}" -cudart static -Xcompiler -static-libstdc++,-static-libgcc -o "$out/device_check" "${objects[@]}"
 [ -z "$build_only" ] || exit 0
 exec "$out/device_check" "${arguments[@]}"
