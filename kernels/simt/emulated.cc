@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <memory>
 #include <numeric>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace epic::simt {
 namespace internal {
 namespace {
 
+constexpr uint32_t kMaxThreads = 1024;
 constexpr size_t kStaticSharedBytes = 48 * 1024;
 constexpr size_t kSharedAlignment = 128;
 constexpr size_t kCanaryBytes = 256;
@@ -120,8 +122,12 @@ class Runner {
   Rng launches_{1};         // gives each launch a seed
   Rng rng_{1};              // of the launch that runs
   uint64_t stay_mask_ = 0;  // a warp is left early when a random number has none of these bits; 0 = never
+  // Fibres wait in RunThreads from launch to launch, and refer to their threads: these never move. The first
+  // `prepared_` are fit to run.
   std::vector<std::unique_ptr<FibreStack>> stacks_;
-  std::vector<Thread> threads_;
+  std::vector<Thread> all_threads_{kMaxThreads};
+  uint32_t prepared_ = 0;
+  std::span<Thread> threads_;  // of the launch
   std::vector<Warp> warps_;
   size_t running_warp_ = 0;
   uint32_t at_barrier_ = 0;
@@ -168,13 +174,13 @@ void Runner::RunThreads() {
 }
 
 void Runner::PrepareThreads(uint32_t threads) {
-  while (stacks_.size() < threads) stacks_.push_back(std::make_unique<FibreStack>());
-  threads_.resize(threads);
-  warps_.assign(threads / kWarp, Warp());
-  for (uint32_t t = 0; t < threads; ++t) {
-    stacks_[t]->Prepare(FibreEntry, &threads_[t].context);
-    threads_[t].copies.clear();
+  for (; prepared_ < threads; ++prepared_) {
+    if (stacks_.size() == prepared_) stacks_.push_back(std::make_unique<FibreStack>());
+    stacks_[prepared_]->Prepare(FibreEntry, &all_threads_[prepared_].context);
+    all_threads_[prepared_].copies.clear();
   }
+  threads_ = std::span(all_threads_).first(threads);
+  warps_.assign(threads / kWarp, Warp());
 }
 
 GpuStatus Runner::Run(Dim3 grid, uint32_t threads, size_t shared_bytes, const std::function<void()>& body) {
@@ -195,6 +201,7 @@ GpuStatus Runner::Run(Dim3 grid, uint32_t threads, size_t shared_bytes, const st
     if (!failure_.empty()) break;
   }
   body_ = nullptr;
+  if (!failure_.empty()) prepared_ = 0;  // they stand where they failed
   return failure_.empty() ? GpuStatus{} : GpuStatus{GpuCode::kDevice, failure_.c_str()};
 }
 
@@ -496,7 +503,7 @@ GpuStatus RunGrid(Dim3 grid, uint32_t threads, size_t shared_bytes, const std::f
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535) {
     return {GpuCode::kDevice, "the grid is empty or too large"};
   }
-  if (threads == 0 || threads % kWarp != 0 || threads > 1024) {
+  if (threads == 0 || threads % kWarp != 0 || threads > kMaxThreads) {
     return {GpuCode::kDevice, "the threads of a block are no multiple of 32 up to 1024"};
   }
   if (shared_bytes > kMaxSharedBytes) return {GpuCode::kDevice, "too much dynamic shared memory"};

@@ -21,7 +21,7 @@ GpuStatus Run(const std::vector<float>& in, size_t rows, size_t dim, size_t in_s
   const simt::DeviceArray<Bf16> rounded(rows * out_stride, ToBf16(3.0f));
   SwiGluCudaArgs args;
   args.gate = {.gate = device_in.data(),
-               .up = device_in.data() + dim,
+               .up = device_in.data() + (rows > 0 ? dim : 0),
                .in_stride = in_stride,
                .rows = rows,
                .dim = dim,
@@ -42,7 +42,7 @@ std::vector<float> Expected(const std::vector<float>& in, size_t rows, size_t di
                             size_t out_stride) {
   std::vector<float> out(rows * out_stride, 3.0f);
   const SwiGluArgs args = {.gate = in.data(),
-                           .up = in.data() + dim,
+                           .up = in.data() + (rows > 0 ? dim : 0),
                            .in_stride = in_stride,
                            .rows = rows,
                            .dim = dim,
