@@ -52,12 +52,14 @@ device=(kernels/simt/device_memory_cuda.cu kernels/device_check/device.cu)
 host=(kernels/device_check/main.cc kernels/device_check/benches.cc kernels/rope/rope.cc kernels/api/thread_pool.cc
   kernels/segment_attention/segment_attention_cuda_fixture.cc kernels/segment_attention/segment_attention_plan.cc
   kernels/segment_attention/segment_attention_ref.cc kernels/kv_write/kv_write_ref.cc kernels/rms_norm/rms_norm_ref.cc
-  kernels/swiglu/swiglu_ref.cc kernels/row_selection/row_selection.cc kernels/sampling/sampling.cc)
+  kernels/swiglu/swiglu_ref.cc kernels/row_selection/row_selection.cc)
 for op in "${ops[@]}"; do
   device+=("kernels/$op/${op}_cuda.cu")
   host+=("kernels/$op/${op}_cuda_sweep.cc")
 done
 
+ccache=$(command -v ccache || true)
+warnings="-Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers"
 mkdir -p "$out"
 commands=()
 objects=()
@@ -65,8 +67,8 @@ for source in "${device[@]}" "${host[@]}"; do
   object=$out/$(echo "$source" | tr / _).o
   objects+=("$object")
   case "$source" in
-    *.cu) commands+=("'$nvcc' -std=c++20 -O3 -I. ${generate[*]} -c '$source' -o '$object'") ;;
-    *) commands+=("g++ -std=c++20 -O2 -I. -c '$source' -o '$object'") ;;
+    *.cu) commands+=("$ccache '$nvcc' -std=c++20 -O3 -I. ${generate[*]} -c '$source' -o '$object'") ;;
+    *) commands+=("$ccache g++ -std=c++20 -O2 $warnings -I. -c '$source' -o '$object'") ;;
   esac
 done
 printf '%s\0' "${commands[@]}" | xargs -0 -P "$jobs" -I '{}' bash -c '{} || exit 255'

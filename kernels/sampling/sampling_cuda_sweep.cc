@@ -1,7 +1,9 @@
 #include "kernels/sampling/sampling_cuda_sweep.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -79,7 +81,7 @@ void SweepBatch(uint32_t vocab, size_t rows, Rng* rng, simt::SweepReport* report
   std::vector<uint32_t> tokens, alone;
   if (!report->ExpectOk(Run(batch, 0, rows, &tokens), what)) return;
   for (size_t row = 0; row < rows; ++row) {
-    const uint32_t expected = Draw(FilterCandidates(batch.Row(row), batch.params[row]), batch.uniforms[row]);
+    const uint32_t expected = ReferenceToken(batch.Row(row), batch.params[row], batch.uniforms[row]);
     report->Expect(tokens[row] == expected, what + ": row " + std::to_string(row) + " drew " +
                                                 std::to_string(tokens[row]) + ", not " +
                                                 std::to_string(expected));
@@ -90,6 +92,33 @@ void SweepBatch(uint32_t vocab, size_t rows, Rng* rng, simt::SweepReport* report
 }
 
 }  // namespace
+
+uint32_t ReferenceToken(std::span<const float> logits, const FilterParams& params, double uniform) {
+  std::vector<uint32_t> ids(logits.size());
+  std::iota(ids.begin(), ids.end(), 0u);
+  std::stable_sort(ids.begin(), ids.end(), [&](uint32_t a, uint32_t b) { return logits[a] > logits[b]; });
+  if (params.temperature == 0) return ids.front();
+  if (params.top_k > 0) ids.resize(std::min<size_t>(ids.size(), params.top_k));
+  std::vector<double> shares;
+  for (const uint32_t id : ids) {
+    shares.push_back(std::exp((double{logits[id]} - logits[ids.front()]) / params.temperature));
+  }
+  const double all = std::accumulate(shares.begin(), shares.end(), 0.0);
+  size_t kept = 0;
+  for (double reached = 0; kept < ids.size() && (params.top_p >= 1 || reached < params.top_p * all); ++kept) {
+    reached += shares[kept];
+  }
+  while (shares[kept - 1] < params.min_p) --kept;
+  const double total = std::accumulate(shares.begin(), shares.begin() + static_cast<ptrdiff_t>(kept), 0.0);
+  double reached = 0;
+  size_t last = 0;  // with any share: for sums that rounding left below 1
+  for (size_t i = 0; i < kept; ++i) {
+    if (shares[i] > 0) last = i;
+    reached += shares[i];
+    if (uniform * total < reached) return ids[i];
+  }
+  return ids[last];
+}
 
 void SweepSampling(simt::SweepReport* report) {
   Rng rng(91);
