@@ -226,6 +226,50 @@ TEST_F(SimtProductTest, AWrongLayoutOfAFragmentIsFound) { EXPECT_LT(Passes(false
 
 TEST_F(SimtProductTest, ACopyThatNobodyWaitedForIsFound) { EXPECT_LT(Passes(true, false), kSeeds); }
 
+// All ways to load 8x8 matrices of `in`, [32][8]: for each lane 4 + 4 + 2 + 2 + 1 + 1 words.
+constexpr uint32_t kLoadedWords = 14;
+
+void LoadMatricesKernel(const Bf16* in, uint32_t* out) {
+  SharedCarver carver;
+  const SharedArray<Bf16> rows = carver.Take<Bf16>(256);
+  for (uint32_t i = Lane(); i < 256; i += kWarp) rows[i] = in[i];
+  SyncWarp();
+  const Bf16* row = rows.At(Lane() * 8, 8);
+  uint32_t* mine = out + Lane() * kLoadedWords;
+  LdMatrix4(mine, row);
+  LdMatrix4Trans(mine + 4, row);
+  LdMatrix2(mine + 8, row);
+  LdMatrix2Trans(mine + 10, row);
+  LdMatrix1(mine + 12, row);
+  LdMatrix1Trans(mine + 13, row);
+}
+
+TEST(SimtTest, MatricesAreLoadedByRowsOrColumnsToTheLanesThatADeviceGivesThem) {
+  std::vector<Bf16> in(256);
+  for (size_t i = 0; i < in.size(); ++i) in[i] = static_cast<Bf16>(i);
+  std::vector<uint32_t> out(kWarp * kLoadedWords);
+  ASSERT_TRUE(Launch(LoadMatricesKernel, {1}, 32, 512, nullptr, in.data(), out.data()).ok());
+  const auto pair = [](uint32_t low, uint32_t high) { return low | high << 16; };
+  for (uint32_t l = 0; l < kWarp; ++l) {
+    const uint32_t* got = out.data() + l * kLoadedWords;
+    for (uint32_t m = 0; m < 4; ++m) {
+      const uint32_t first = m * 64 + l / 4 * 8 + l % 4 * 2;   // row l/4, column 2(l%4)
+      const uint32_t column = m * 64 + l % 4 * 2 * 8 + l / 4;  // row 2(l%4), column l/4
+      const uint32_t by_row = pair(first, first + 1), by_column = pair(column, column + 8);
+      EXPECT_EQ(got[m], by_row);
+      EXPECT_EQ(got[4 + m], by_column);
+      if (m < 2) {
+        EXPECT_EQ(got[8 + m], by_row);
+        EXPECT_EQ(got[10 + m], by_column);
+      }
+      if (m < 1) {
+        EXPECT_EQ(got[12], by_row);
+        EXPECT_EQ(got[13], by_column);
+      }
+    }
+  }
+}
+
 void GroupsKernel(const uint32_t* in, uint32_t* out) {
   EPIC_SHARED(Bits128, parts, 3);
   for (uint32_t i = 0; i < 3; ++i) {
