@@ -14,6 +14,7 @@
 #include "common/storage/kv_object.h"
 #include "services/engine/engine.h"
 #include "services/model/chat_template.h"
+#include "services/model/prompt_tokens.h"
 #include "services/model/tokenizer.h"
 
 namespace epic {
@@ -28,11 +29,6 @@ struct ServedModel {
   const ChatTemplate* chat_template = nullptr;
   Engine* engine = nullptr;
 };
-
-// The tokens that a compile prefix puts before a chunk: nothing; 1 or 4 times BOS where the model adds BOS,
-// else its end-of-text token <|endoftext|>, else its EOS; `head` for kSystem.
-std::vector<TokenId> CompilePrefixTokens(const Tokenizer& tokenizer, CompilePrefixKind kind,
-                                         std::span<const TokenId> head);
 
 // The variant of an object that this engine reads and writes behind a prefix.
 ObjectVariant VariantOf(const Engine& engine, CompilePrefixKind kind, std::span<const TokenId> prefix_tokens);

@@ -18,14 +18,6 @@ static_assert(kLookupResults.size() == 2 + static_cast<size_t>(MissCause::kNoMem
 
 }  // namespace
 
-std::vector<TokenId> EndTokens(const Tokenizer& tokenizer) {
-  std::vector<TokenId> ends;
-  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
-    if (tokenizer.IsEndOfGeneration(id)) ends.push_back(id);
-  }
-  return ends;
-}
-
 LinkService::Shared::Shared(const HeadLimits& limits, const ServedModel* model, KvStore* store,
                             Compiler* compiler, Executor* executor, const Clock* clock, Metrics* metrics)
     : model(model),

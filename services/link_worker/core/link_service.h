@@ -32,9 +32,6 @@ struct LinkServiceStats {
   uint64_t heads = 0;
 };
 
-// The tokens of the vocabulary that end a generation.
-std::vector<TokenId> EndTokens(const Tokenizer& tokenizer);
-
 class LinkService final : public Linker {
  public:
   // All pointers outlive the service and every call; metrics may be null. The executor takes what may block

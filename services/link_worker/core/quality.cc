@@ -1,49 +1,17 @@
 #include "services/link_worker/core/quality.h"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "common/base/check.h"
-#include "common/base/mutex.h"
+#include "common/status/ending.h"
 #include "common/status/error.h"
 #include "common/status/status_macros.h"
-#include "services/link_worker/core/link_service.h"
+#include "services/engine/logits_difference.h"
+#include "services/model/prompt_tokens.h"
 
 namespace epic {
 namespace {
-
-constexpr int64_t kCancelLookMs = 25;
-
-// Something that ends once, on another thread.
-class Ending {
- public:
-  void Set(absl::Status status) {
-    MutexLock lock(&mu_);
-    status_ = std::move(status);
-    done_ = true;
-    changed_.SignalAll();
-  }
-  absl::Status Wait() {
-    MutexLock lock(&mu_);
-    while (!done_) changed_.Wait(&mu_);
-    return status_;
-  }
-  // True when it has ended; false when `cancel` was seen first.
-  bool WaitUnless(const CancelToken& cancel) {
-    MutexLock lock(&mu_);
-    while (!done_ && !cancel.cancelled()) changed_.WaitForMs(&mu_, kCancelLookMs);
-    return done_;
-  }
-
- private:
-  Mutex mu_;
-  CondVar changed_;
-  bool done_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status status_ ABSL_GUARDED_BY(mu_);
-};
 
 // Collects the tokens of one greedy answer. Read after Wait.
 class AnswerSink final : public LinkSink {
@@ -125,45 +93,15 @@ std::vector<StoredObject> ObjectsOf(const LinkJob& job, std::span<const PromptPi
 
 }  // namespace
 
-double KlDivergence(std::span<const float> p_logits, std::span<const float> q_logits) {
-  EPIC_CHECK(!p_logits.empty() && p_logits.size() == q_logits.size());
-  const auto log_sum = [](std::span<const float> logits) {
-    const double top = *std::max_element(logits.begin(), logits.end());
-    double sum = 0;
-    for (const float logit : logits) sum += std::exp(logit - top);
-    return top + std::log(sum);
-  };
-  const double p_norm = log_sum(p_logits);
-  const double q_norm = log_sum(q_logits);
-  double kl = 0;
-  for (size_t i = 0; i < p_logits.size(); ++i) {
-    const double log_p = p_logits[i] - p_norm;
-    kl += std::exp(log_p) * (log_p - (q_logits[i] - q_norm));
-  }
-  return std::max(kl, 0.0);  // rounding may leave a tiny negative
-}
-
 QualityReport CompareLogits(const std::vector<std::vector<float>>& full,
                             const std::vector<std::vector<float>>& linked) {
-  EPIC_CHECK(!full.empty() && full.size() == linked.size());
-  std::vector<double> kl;
+  const LogitsDifference difference = CompareRuns(full, linked);
   QualityReport report;
-  const auto likeliest = [](const std::vector<float>& row) {
-    return std::max_element(row.begin(), row.end()) - row.begin();
-  };
-  for (size_t row = 0; row < full.size(); ++row) {
-    kl.push_back(KlDivergence(full[row], linked[row]));
-    report.kl_mean += kl.back();
-    report.top1 += likeliest(full[row]) == likeliest(linked[row]) ? 1 : 0;
-  }
-  const auto rows = static_cast<double>(full.size());
-  report.tokens = static_cast<uint32_t>(full.size());
-  report.kl_mean /= rows;
-  report.top1 /= rows;
-  report.kl_first = kl.front();
-  std::sort(kl.begin(), kl.end());
-  const size_t middle = kl.size() / 2;
-  report.kl_median = kl.size() % 2 == 1 ? kl[middle] : (kl[middle - 1] + kl[middle]) / 2;
+  report.tokens = static_cast<uint32_t>(difference.kl.size());
+  report.kl_mean = difference.KlMean();
+  report.kl_median = difference.KlMedian();
+  report.kl_first = difference.kl.front();
+  report.top1 = difference.Top1();
   return report;
 }
 

@@ -5,7 +5,6 @@
 #define EPIC_SERVICES_LINK_WORKER_CORE_QUALITY_H_
 
 #include <atomic>
-#include <span>
 #include <vector>
 
 #include "services/link_worker/core/unsound_objects.h"
@@ -14,10 +13,6 @@
 #include "services/worker_api/served_model.h"
 
 namespace epic {
-
-// KL(p ‖ q) of the softmaxes of two rows of logits, in nats, summed in double. REQUIRES: same size, not
-// empty.
-double KlDivergence(std::span<const float> p_logits, std::span<const float> q_logits);
 
 // `full` and `linked`: one row of logits per token, in order. REQUIRES: the same number of rows, at least
 // one.
