@@ -58,7 +58,8 @@ THIRD_PARTY = [
     ("prometheus-cpp", r"prometheus/", r"common/metrics/metrics\.cc", "common/metrics/metrics.h"),
     ("spdlog", r"spdlog/", r"common/log/log\.cc", "common/log/log.h"),
     ("yaml-cpp", r"yaml-cpp/", r"common/config/", "common/config/config.h"),
-    ("PCRE2 and utf8proc", r"pcre2\.h|utf8proc\.h", r"services/model/|services/cli/text_input\.cc", "services/model/tokenizer.h"),
+    ("PCRE2 and utf8proc", r"pcre2\.h|utf8proc\.h", r"services/model/|services/cli/text_input\.cc|loadgen/answers/",
+     "services/model/tokenizer.h"),
     ("CLI11", r"CLI/", r"services/cli/|services/\w+/main\.cc|loadgen/", "common/config/config.h"),
     ("GoogleTest", r"g(test|mock)/", r"$never", "a test file"),
 ]
