@@ -34,8 +34,8 @@ ARROWS = [
     (r"services/(?P<service>\w+)/",
      ["services/{service}/", "services/worker_api/", "services/engine/", "services/model/", "common/", "epic/v1/"],
      "services talk by proto or through services/worker_api only"),
-    (r"loadgen/", ["loadgen/", "services/engine/", "services/model/", "common/", "epic/v1/"],
-     "the load generator is a client: use the doors"),
+    (r"loadgen/", ["loadgen/", "services/engine/", "services/model/", "kernels/api/", "common/", "epic/v1/"],
+     "the load generator is a client, or runs an engine of its own: use the doors"),
 ]
 
 # (library, its headers, where they may be included, what to use instead).
