@@ -85,6 +85,7 @@ json PinsOf(const QualityFlags& flags, const Workbench& bench, const Dataset& da
           {"passages_per_chunk", flags.passages_per_chunk},
           {"seed", flags.seed},
           {"max_tokens", flags.max_tokens},
+          {"answers", !flags.no_answers},
           {"compute", NameOf(bench.engine->compute())},
           {"kv_dtype", NameOf(bench.engine->kv_dtype())},
           {"decode_weights", NameOf(bench.options.decode_weights)},
@@ -185,7 +186,8 @@ absl::Status RunQuality(const QualityFlags& flags, bool as_json, const Clock* cl
 
   ObjectCache objects(bench->engine.get(), clock, flags.object_cache_mib * kMiB);
   Progress progress(clock, err);
-  const QualityRunOptions options{checked.strategies, flags.skip, flags.questions, flags.max_tokens};
+  const QualityRunOptions options{checked.strategies, flags.skip, flags.questions, flags.max_tokens,
+                                  !flags.no_answers};
   QualityRun run(bench.get(), &objects, &options, log.get());
   EPIC_ASSIGN_OR_RETURN(report.asked,
                         run.Run(dataset.get(), [&](const QualityProgress& p) { progress.Question(p); }));
@@ -197,6 +199,7 @@ absl::Status RunQuality(const QualityFlags& flags, bool as_json, const Clock* cl
   report.setup = SetupOf(flags, *bench, pins);
   report.strategies = checked.strategies;
   report.baseline = flags.baseline;
+  report.answers = !flags.no_answers;
   report.log = log.get();
   report.compile = objects.totals();
   EPIC_ASSIGN_OR_RETURN(const json made, MakeReport(report));
@@ -234,6 +237,9 @@ CLI::App* AddQualityCommand(CLI::App* app, QualityFlags* flags) {
                       "Questions passed over first, to report on others than were tuned on");
   quality->add_option("--max-tokens", flags->max_tokens, "Longest answer, in tokens, at most 32");
   quality->add_option("--seed", flags->seed, "Of contexts drawn, their order, and generated tasks");
+  quality->add_flag(
+      "--no-answers", flags->no_answers,
+      "Strategies are scored, and do not answer on their own: no F1, half the time of a strategy");
   quality->add_option("--resume", flags->resume, "A results file to begin or to go on with");
   quality->add_option("--timing-repeats", flags->timing_repeats, "Rounds of timing, at least 5; 0: none");
   quality->add_option("--timing-prompts", flags->timing_prompts, "Prompts that are timed");

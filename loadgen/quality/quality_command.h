@@ -29,6 +29,7 @@ struct QualityFlags {
   uint64_t skip = 0;
   uint32_t max_tokens = 32;
   uint64_t seed = 1;
+  bool no_answers = false;      // strategies are scored, and do not answer on their own
   std::string resume;           // a results file; empty: none
   uint32_t timing_repeats = 5;  // 0: nothing is timed
   uint32_t timing_prompts = 2;

@@ -143,6 +143,24 @@ TEST_F(QualityCommandTest, AResumedRunReportsTheSameAndTakesFurtherStrategiesAnd
   EXPECT_EQ(Quality(again), Quality(whole));
 }
 
+TEST_F(QualityCommandTest, WithoutAnswersTheScoresAreTheSame) {
+  flags_.timing_repeats = 0;
+  ASSERT_OK_AND_ASSIGN(const json with, Run(flags_));
+  flags_.no_answers = true;
+  ASSERT_OK_AND_ASSIGN(const json without, Run(flags_));
+  for (size_t i = 0; i < 3; ++i) {
+    const json& row = without["strategies"][i];
+    for (const char* const key :
+         {"kl", "kl_ci", "kl_first", "top1", "rows_recomputed", "rows_cached", "paired"}) {
+      EXPECT_EQ(row[key], with["strategies"][i][key]) << key;
+    }
+    for (const char* const key : {"f1", "f1_ci", "exact_match", "contained"}) {
+      EXPECT_EQ(row[key].is_null(), row["strategy"] != "full") << key;
+    }
+  }
+  EXPECT_EQ(without["reference"]["f1"], with["reference"]["f1"]);
+}
+
 TEST_F(QualityCommandTest, AResultsFileOfOtherOptionsIsRefused) {
   flags_.timing_repeats = 0;
   flags_.questions = 1;
@@ -157,6 +175,9 @@ TEST_F(QualityCommandTest, AResultsFileOfOtherOptionsIsRefused) {
   other = flags_;
   other.max_tokens = 5;
   refused(other, "max_tokens");
+  other = flags_;
+  other.no_answers = true;
+  refused(other, "answers");
   other = flags_;
   other.chunks = 2;
   refused(other, "chunks");

@@ -189,23 +189,28 @@ absl::Status QualityRun::Compare(const Question& question, const ChatPrompt& pro
     const LinkStrategy& link = strategies[i]->link;
     EPIC_ASSIGN_OR_RETURN(
         run.score, BeginScore(bench_->engine.get(), kNoCache, pieces[i], link, reference.continuation));
-    AnswerRequest request;
-    request.cache = kNoCache;
-    request.pieces = std::move(pieces[i]);
-    request.strategy = link;
-    request.max_tokens = options_->max_tokens;
-    request.stop_tokens = bench_->end_tokens;
-    EPIC_ASSIGN_OR_RETURN(run.answer, BeginAnswer(bench_->engine.get(), bench_->clock, std::move(request)));
+    if (options_->answers) {
+      AnswerRequest request;
+      request.cache = kNoCache;
+      request.pieces = std::move(pieces[i]);
+      request.strategy = link;
+      request.max_tokens = options_->max_tokens;
+      request.stop_tokens = bench_->end_tokens;
+      EPIC_ASSIGN_OR_RETURN(run.answer, BeginAnswer(bench_->engine.get(), bench_->clock, std::move(request)));
+    }
     running.push_back(std::move(run));
   }
   for (const Running& run : running) {
     EPIC_ASSIGN_OR_RETURN(const Scored scored, run.score->Wait());
-    EPIC_ASSIGN_OR_RETURN(const Answer answer, run.answer->Wait());
+    Answer answer;
+    if (run.answer != nullptr) {
+      EPIC_ASSIGN_OR_RETURN(answer, run.answer->Wait());
+    }
     if (scored.logits.size() != reference.logits.size()) {
       return absl::InternalError("the two sides of a comparison were scored on different rows");
     }
     const LogitsDifference difference = CompareRuns(reference.logits, scored.logits);
-    PromptResult result = ResultOf(question, run.strategy->name, answer.tokens, answer.stats);
+    PromptResult result = ResultOf(question, run.strategy->name, answer.tokens, scored.stats);
     result.kl = difference.kl;
     result.same_likeliest = difference.same_likeliest;
     EPIC_RETURN_IF_ERROR(log_->Add(std::move(result)));

@@ -28,6 +28,7 @@ struct QualityRunOptions {
   uint64_t skip = 0;       // questions at the beginning that are passed over
   uint64_t questions = 0;  // that come then, at most
   uint32_t max_tokens = 32;
+  bool answers = true;  // strategies answer on their own; without, results but those of `full` have no answer
 };
 
 // The name under which `full`, the reference, is logged in every run.

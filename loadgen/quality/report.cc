@@ -159,7 +159,6 @@ class Reporter {
   absl::StatusOr<json> Row(const NamedStrategy& strategy) const {
     EPIC_ASSIGN_OR_RETURN(const std::vector<const PromptResult*> results, ResultsOf(strategy.name));
     const std::vector<double> kl = Column(results, &PromptResult::KlMean);
-    const std::vector<double> f1 = Column(results, &PromptResult::f1);
     json row = {
         {"strategy", strategy.name},
         {"rows_recomputed", Mean(Column(results, &PromptResult::recomputed))},
@@ -169,19 +168,28 @@ class Reporter {
         {"kl_median", Median(kl)},
         {"kl_first", Mean(Column(results, [](const PromptResult& result) { return result.kl.front(); }))},
         {"kl_ci", ToJson(MeanInterval(kl, input_.bootstrap))},
-        {"top1", Mean(Column(results, &PromptResult::Top1))},
-        {"f1", Mean(f1)},
-        {"f1_ci", ToJson(MeanInterval(f1, input_.bootstrap))},
-        {"exact_match", Mean(Column(results, &PromptResult::exact_match))},
-        {"contained", Mean(Column(results, &PromptResult::contained))}};
+        {"top1", Mean(Column(results, &PromptResult::Top1))}};
     row["paired"] = Paired(strategy, kl);
-    row["f1_relative"] = nullptr;
-    const std::optional<Ratio> relative = MeanRatio(f1, Column(full_, &PromptResult::f1), input_.bootstrap);
-    if (relative.has_value()) {
-      row["f1_relative"] = {{"ratio", relative->value}, {"ci", ToJson(relative->interval)}};
-    }
+    AddAnswers(strategy, results, &row);
     AddTimes(strategy.name, &row);
     return row;
+  }
+
+  void AddAnswers(const NamedStrategy& strategy, const std::vector<const PromptResult*>& results,
+                  json* row) const {
+    for (const char* const name : {"f1", "f1_ci", "exact_match", "contained", "f1_relative"}) {
+      (*row)[name] = nullptr;
+    }
+    if (!input_.answers && strategy.name != kReference) return;
+    const std::vector<double> f1 = Column(results, &PromptResult::f1);
+    (*row)["f1"] = Mean(f1);
+    (*row)["f1_ci"] = ToJson(MeanInterval(f1, input_.bootstrap));
+    (*row)["exact_match"] = Mean(Column(results, &PromptResult::exact_match));
+    (*row)["contained"] = Mean(Column(results, &PromptResult::contained));
+    const std::optional<Ratio> relative = MeanRatio(f1, Column(full_, &PromptResult::f1), input_.bootstrap);
+    if (relative.has_value()) {
+      (*row)["f1_relative"] = {{"ratio", relative->value}, {"ci", ToJson(relative->interval)}};
+    }
   }
 
   json Paired(const NamedStrategy& strategy, const std::vector<double>& kl) const {

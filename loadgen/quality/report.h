@@ -24,6 +24,7 @@ struct ReportInput {
   nlohmann::json setup;  // a flat object: model, dataset, options, build; its fields open the report
   Machine machine;
   std::vector<NamedStrategy> strategies;
+  bool answers = true;          // false: strategies but `full` did not answer on their own
   std::string baseline;         // that KL is paired with; empty: the first strategy that is not exact
   std::vector<uint64_t> asked;  // questions, left-out ones among them
   const ResultsLog* log = nullptr;
@@ -43,6 +44,7 @@ struct ReportInput {
 //   kl, kl_median, kl_first, kl_ci [lo, hi], top1, f1, f1_ci, exact_match, contained
 //   paired {baseline, kl_ratio, kl_ratio_ci}: KL / KL of the baseline; null for exact ones and the baseline
 //   f1_relative {ratio, ci}: F1 / F1 of full; null where that is 0
+//   f1, f1_ci, exact_match, contained and f1_relative are null where the strategy did not answer
 //   ttft_seconds, link_seconds, decide_seconds, queue_seconds, decide_share {median, min, max},
 //   full_ttft_ratio {median, min, max}: TTFT of full / TTFT, by prompt and round; link_ratio {…}: link time /
 //   that of the baseline; break_even_reuses: reads after which compiling the contexts of a prompt has paid
