@@ -46,6 +46,8 @@ nvcc=$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)
 
 generate=()
 for arch in ${archs//,/ }; do generate+=(-gencode "arch=compute_${arch#sm_},code=$arch"); done
+# For devices newer than these, the driver compiles the last one's PTX.
+generate+=(-gencode "arch=compute_${arch#sm_},code=compute_${arch#sm_}")
 
 ops=(kv_write rms_norm row_copy row_selection sampling segment_attention swiglu)
 device=(kernels/simt/device_memory_cuda.cu kernels/device_check/device.cu)
