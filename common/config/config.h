@@ -70,7 +70,7 @@ struct StoreSettings {
 };
 
 struct LinkingSettings {
-  std::string strategy;        // full | prefix | naive | legolink-K
+  std::string strategy;        // full | prefix | naive | legolink-K | cacheblend-R | query-guided-B
   std::string compile_prefix;  // of legolink-0: bos | bos4 | system
 };
 

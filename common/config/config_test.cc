@@ -169,16 +169,36 @@ TEST(ConfigTest, NumbersAreWholeBoundedAndMayHaveUnits) {
 }
 
 TEST(ConfigTest, TextsAreCheckedAgainstWhatIsAllowed) {
-  for (const char* good : {"linking.strategy=full", "linking.strategy=prefix", "linking.strategy=naive",
-                           "linking.strategy=legolink-0", "linking.strategy=legolink-64", "insecure=true",
-                           "engine.compute=bf16", "linking.compile_prefix=bos4", "model.alias=x"}) {
+  for (const char* good :
+       {"linking.strategy=full", "linking.strategy=prefix", "linking.strategy=naive",
+        "linking.strategy=legolink-0", "linking.strategy=legolink-64", "linking.strategy=cacheblend-0.15",
+        "linking.strategy=cacheblend-1", "linking.strategy=cacheblend-1.0:paper",
+        "linking.strategy=cacheblend-0.015625:attention", "linking.strategy=query-guided-16", "insecure=true",
+        "engine.compute=bf16", "linking.compile_prefix=bos4", "model.alias=x"}) {
     EXPECT_OK(LoadConfig(Sets({good}))) << good;
   }
-  for (const char* bad :
-       {"linking.strategy=legolink", "linking.strategy=legolink-", "linking.strategy=legolink-07",
-        "linking.strategy=legolink-123456", "linking.strategy=legolink--1",
-        "linking.strategy=", "insecure=yes", "engine.compute=", "engine.compute=f32|bf16",
-        "engine.compute=f64", "model.path=", "model.alias=two\nlines"}) {
+  for (const char* bad : {"linking.strategy=legolink",
+                          "linking.strategy=legolink-",
+                          "linking.strategy=legolink-07",
+                          "linking.strategy=legolink-123456",
+                          "linking.strategy=legolink--1",
+                          "linking.strategy=cacheblend",
+                          "linking.strategy=cacheblend-1.5",
+                          "linking.strategy=cacheblend-.5",
+                          "linking.strategy=cacheblend-0.",
+                          "linking.strategy=cacheblend-0.1234567",
+                          "linking.strategy=cacheblend-0.1:plain",
+                          "linking.strategy=cacheblend-0.1:attention:paper",
+                          "linking.strategy=query-guided",
+                          "linking.strategy=query-guided-0",
+                          "linking.strategy=query-guided-16:first=4",
+                          "linking.strategy=",
+                          "insecure=yes",
+                          "engine.compute=",
+                          "engine.compute=f32|bf16",
+                          "engine.compute=f64",
+                          "model.path=",
+                          "model.alias=two\nlines"}) {
     EXPECT_THAT(LoadConfig(Sets({bad})), StatusIs(absl::StatusCode::kInvalidArgument)) << bad;
   }
 }

@@ -15,16 +15,43 @@ constexpr int64_t kSecond = 1000;
 constexpr int64_t kMinute = 60 * kSecond;
 constexpr int64_t kHour = 60 * kMinute;
 
-// full, prefix, naive, or legolink-K with K of 0..100000.
+bool AreDigits(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+// Up to five digits without leading zeros.
+bool IsCount(std::string_view text) {
+  return AreDigits(text) && text.size() <= 5 && (text.size() == 1 || text[0] != '0');
+}
+
+// A number of 0..1 with up to six decimals.
+bool IsShare(std::string_view text) {
+  if (text == "0" || text == "1") return true;
+  if (!text.starts_with("0.") && !text.starts_with("1.")) return false;
+  const std::string_view decimals = text.substr(2);
+  if (!AreDigits(decimals) || decimals.size() > 6) return false;
+  return text[0] == '0' || decimals.find_first_not_of('0') == std::string_view::npos;
+}
+
+// full, prefix, naive, legolink-K, cacheblend-R with nothing, :paper or :attention behind it, query-guided-B.
 std::string CheckStrategy(std::string_view value) {
   if (value == "full" || value == "prefix" || value == "naive") return {};
-  constexpr std::string_view kLegolink = "legolink-";
-  const std::string_view k =
-      value.starts_with(kLegolink) ? value.substr(kLegolink.size()) : std::string_view{};
-  const bool is_number = !k.empty() && k.size() <= 5 &&
-                         std::all_of(k.begin(), k.end(), [](char c) { return c >= '0' && c <= '9'; });
-  if (is_number && (k.size() == 1 || k[0] != '0')) return {};
-  return "use full, prefix, naive, or legolink-K with K rows a context, such as legolink-16";
+  const auto behind = [value](std::string_view family) {
+    return value.starts_with(family) ? value.substr(family.size()) : std::string_view{};
+  };
+  if (IsCount(behind("legolink-"))) return {};
+  const std::string_view budget = behind("query-guided-");
+  if (IsCount(budget) && budget != "0") return {};
+  std::string_view ratio = behind("cacheblend-");
+  for (const std::string_view pick : {":paper", ":attention"}) {
+    if (!ratio.ends_with(pick)) continue;
+    ratio.remove_suffix(pick.size());
+    break;
+  }
+  if (IsShare(ratio)) return {};
+  return "use full, prefix, naive, legolink-K with K rows a context, such as legolink-16, cacheblend-R with "
+         "a "
+         "share R of the rows, such as cacheblend-0.15, or query-guided-B with B rows a context";
 }
 
 std::string CheckNotEmpty(std::string_view value) { return value.empty() ? "must not be empty" : ""; }
@@ -204,7 +231,8 @@ constexpr std::array kTable = {
             .type = T::kText,
             .default_text = "legolink-16",
             .field = +[](Config& c) -> S { return &c.linking.strategy; },
-            .help = "How contexts are linked when a request does not say: full, prefix, naive, legolink-K",
+            .help = "How contexts are linked when a request does not say: full, prefix, naive, legolink-K, "
+                    "cacheblend-R, query-guided-B",
             .check = CheckStrategy},
     Setting{.name = "linking.compile_prefix",
             .type = T::kChoice,

@@ -32,6 +32,7 @@ enum class MetricId : uint8_t {
   kCompilesTotal,  // {result}
   kCompileTokensTotal,
   kCompileSeconds,
+  kLinksTotal,          // {strategy}
   kObjectLookupsTotal,  // {result}
   kStoreContexts,
   kStoreObjectsInMemory,

@@ -42,7 +42,8 @@ absl::StatusOr<LinkStrategy> ParseSpelling(std::string_view spelling) {
                                         "': the compile prefix behind @ must be none, bos, bos4 or system");
     }
   }
-  absl::StatusOr<LinkStrategy> strategy = ParseStrategy(spelling.substr(0, at), std::nullopt, prefix);
+  absl::StatusOr<LinkStrategy> strategy =
+      ParseEvaluationStrategy(spelling.substr(0, at), {.compile_prefix = prefix});
   if (strategy.ok()) return strategy;
   return absl::InvalidArgumentError("strategy '" + std::string(spelling) +
                                     "': " + MessageOf(strategy.status()));

@@ -29,7 +29,8 @@ struct ChatFlags {
   std::string system, strategy, model;
   int64_t max_tokens = 256;
   double temperature = 0;
-  std::optional<int64_t> seed;
+  std::optional<int64_t> seed, k, budget;
+  std::optional<double> ratio;
 };
 
 absl::StatusOr<std::vector<std::string>> CompileFiles(const Console& console, const ApiClient& client,
@@ -55,7 +56,12 @@ json Request(const ChatFlags& flags, const std::vector<std::string>& ids, const 
                {"max_tokens", flags.max_tokens},
                {"temperature", flags.temperature}};
   if (!ids.empty()) body["context_ids"] = ids;
-  if (!flags.strategy.empty()) body["linking"] = {{"strategy", flags.strategy}};
+  json linking = json::object();
+  if (!flags.strategy.empty()) linking["strategy"] = flags.strategy;
+  if (flags.k.has_value()) linking["k"] = *flags.k;
+  if (flags.ratio.has_value()) linking["ratio"] = *flags.ratio;
+  if (flags.budget.has_value()) linking["budget"] = *flags.budget;
+  if (!linking.empty()) body["linking"] = std::move(linking);
   if (!flags.model.empty()) body["model"] = flags.model;
   if (flags.seed.has_value()) body["seed"] = *flags.seed;
   return body;
@@ -114,7 +120,11 @@ void AddChatCommand(CLI::App* app, CommonFlags* common, Action* chosen) {
                     "A Cache ID or a context's name, in the order of the prompt");
   AddRepeatedOption(chat, "--file,-f", &flags->files, "A text file to compile and use");
   chat->add_option("--system", flags->system, "System message");
-  chat->add_option("--strategy", flags->strategy, "full, prefix, naive, legolink-K; default: the server's");
+  chat->add_option("--strategy", flags->strategy,
+                   "full, prefix, naive, legolink-K, cacheblend-R, query-guided-B; default: the server's");
+  chat->add_option("--k", flags->k, "Rows of legolink: the first K of each context are recomputed");
+  chat->add_option("--ratio", flags->ratio, "Share of the rows, 0 to 1, that cacheblend recomputes");
+  chat->add_option("--budget", flags->budget, "Rows of each context that query-guided recomputes");
   chat->add_option("--model", flags->model, "The model, when several are served");
   chat->add_option("--max-tokens", flags->max_tokens, "Longest answer, in tokens");
   chat->add_option("--temperature", flags->temperature, "0 (the default) always takes the likeliest token");

@@ -237,7 +237,8 @@ void AddDemoCommand(CLI::App* app, CommonFlags* common, Action* chosen) {
   AddSettingFlag(demo, common, "--admin", "listen.admin", "HOST:PORT of the server's admin door");
   demo->add_option("FILE", flags->files, "Text files; default: the licence texts that every Debian has");
   demo->add_option("--question", flags->question, "What to ask");
-  demo->add_option("--strategy", flags->strategy, "How to link: legolink-K, naive, prefix");
+  demo->add_option("--strategy", flags->strategy,
+                   "How to link: legolink-K, cacheblend-R, query-guided-B, naive, prefix");
   demo->add_option("--contexts", flags->contexts, "How many chunks the question gets");
   demo->add_option("--chunk-bytes", flags->chunk_bytes, "Longest chunk, in bytes");
   demo->add_option("--max-tokens", flags->max_tokens, "Longest answer, in tokens");

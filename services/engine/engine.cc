@@ -56,6 +56,7 @@ class EngineImpl final : public Engine {
         forward_(&parts_.config, parts_.weights.get(), parts_.rope.get(), shape_,
                  options.panel_tokens + options.max_sequences, parts_.pool.get()),
         context_{.shape = shape_,
+                 .config = &config(),
                  .clock = clock,
                  .prefix_cache = &prefix_cache_,
                  .sampling_scratch = &sampling_scratch_},
@@ -242,7 +243,7 @@ class EngineImpl final : public Engine {
     Progress();
     if (!ran) return;
     for (const GroupOwner& owner : step.owners) {
-      if (owner.panel_rows == 0 || owner.job == nullptr) continue;
+      if (!owner.ends_panel || owner.job == nullptr) continue;
       owner.job->panels().EndStep();
       owner.job->OnPanel(context_);
     }
@@ -291,9 +292,9 @@ class EngineImpl final : public Engine {
     gauges.running = static_cast<uint32_t>(running_.size());
     for (const auto& job : running_) {
       gauges.private_rows += job->held_rows();
+      gauges.private_bytes += job->held_bytes();
       gauges.held_objects += job->objects();
     }
-    gauges.private_bytes = gauges.private_rows * shape_.RowBytes();
     gauges.prefix_cache_bytes = prefix_cache_.bytes();
     gauges.steps = steps_;
     gauges.not_finite_outputs = not_finite_outputs_;

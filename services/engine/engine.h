@@ -95,9 +95,11 @@ struct LinkStats {
   uint32_t cached_tokens = 0;      // covered rows whose KV was read
   uint32_t recomputed_tokens = 0;  // covered rows that were computed
   uint32_t fresh_tokens = 0;       // rows that nothing covered
-  int64_t queue_ns = 0;            // submitted to admitted
-  int64_t decide_ns = 0;           // choosing rows
-  int64_t link_ns = 0;             // first panel to the first logits
+  // Of each piece, the rows of its object that were read.
+  std::vector<uint32_t> read_rows;
+  int64_t queue_ns = 0;   // submitted to admitted
+  int64_t decide_ns = 0;  // choosing rows: planning, and the whole phase that a strategy runs before its link
+  int64_t link_ns = 0;    // from there to the first logits
 };
 
 // Receives one request's output. Called on the engine's thread only.
@@ -210,8 +212,8 @@ class Engine {
   virtual KvLayout LayoutOf(uint32_t tokens, uint32_t first_position) const = 0;
 
   // Errors, at once and without a call to the sink: kQueueFull, kContextLengthExceeded (with both numbers),
-  // kInvalidRequest (token ids outside the vocabulary, an object of another layout), kUnsupportedParameter (a
-  // strategy that is not built), kDraining after Stop.
+  // kInvalidRequest (token ids outside the vocabulary, an object of another layout, a strategy that names
+  // layers the model has not), kDraining after Stop.
   virtual absl::Status SubmitLink(LinkRequest request, std::shared_ptr<LinkSink> sink) = 0;
   virtual absl::Status SubmitCompile(CompileRequest request, std::shared_ptr<CompileSink> sink) = 0;
   virtual absl::Status SubmitScore(ScoreRequest request, std::shared_ptr<ScoreSink> sink) = 0;

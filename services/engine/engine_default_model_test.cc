@@ -1,4 +1,5 @@
-// Oracles 1, 3, 4, 5, 7 and 9 on the default model's real weights, in f32 and, where the CPU has it, in bf16.
+// Oracles 1, 2, 3, 4, 5, 7 and 9 on the default model's real weights, in f32 and, where the CPU has it, in
+// bf16.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -146,6 +147,40 @@ TEST_P(EngineDefaultModelTest, LegoLinkOverWholeChunksEqualsFullAndReuseAloneDoe
   const Logits full = Run(pieces, kFull);
   ExpectEqual(Run(pieces, LegoLink(65)), full, "legolink-65");
   EXPECT_GT(testing::KlDivergence(full[0], Run(pieces, kNaive)[0]), 3e-3);
+}
+
+TEST_P(EngineDefaultModelTest, EveryRowPickedEqualsFull) {
+  const std::vector<PromptPiece> pieces = {Compiled(Ids(0, 20)), Compiled(Ids(20, 85)), Text(Ids(85, 90)),
+                                           Compiled(Ids(90, 140)), Text(Ids(140, 156))};
+  const Logits full = Run(pieces, kFull);
+  for (const char* name :
+       {"cacheblend-1.0", "cacheblend-1.0:paper", "cacheblend-1.0:attention", "query-guided-65"}) {
+    ASSERT_OK_AND_ASSIGN(const LinkStrategy strategy, ParseStrategy(name));
+    ExpectEqual(Run(pieces, strategy), full, name);
+  }
+}
+
+TEST_P(EngineDefaultModelTest, PickedRowsHaveTheSameBytesInAnyCompany) {
+  const std::vector<PromptPiece> pieces = {Text(Ids(0, 10)), Compiled(Ids(10, 80)), Compiled(Ids(90, 150)),
+                                           Text(Ids(80, 90))};
+  for (const char* name : {"cacheblend-0.15", "cacheblend-0.15:attention", "query-guided-16"}) {
+    ASSERT_OK_AND_ASSIGN(const LinkStrategy strategy, ParseStrategy(name));
+    const Logits alone = Run(pieces, strategy);
+    std::vector<std::shared_ptr<testing::CollectScore>> sinks;
+    for (int i = 0; i < 4; ++i) {
+      sinks.push_back(std::make_shared<testing::CollectScore>());
+      std::vector<PromptPiece> mine = pieces;
+      if (i % 2 == 1) mine.insert(mine.begin(), Text(Ids(120, 125 + 9 * i)));
+      ASSERT_OK(engine_->SubmitScore({.pieces = mine, .strategy = strategy, .continuation = {260, 327, 284}},
+                                     sinks.back()));
+    }
+    for (int i = 0; i < 4; ++i) {
+      ASSERT_OK(sinks[i]->done.Wait());
+      if (i % 2 == 0) {
+        EXPECT_EQ(sinks[i]->logits, alone) << name;
+      }
+    }
+  }
 }
 
 TEST_P(EngineDefaultModelTest, ChunksExactInPlaceEqualFull) {

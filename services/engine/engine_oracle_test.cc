@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "common/testing/status_matchers.h"
-#include "services/engine/row_plan.h"
+#include "services/engine/link_policy.h"
 #include "services/engine/testing/engine_harness.h"
 #include "services/engine/testing/plain_object.h"
 #include "services/engine/testing/reference_transformer.h"

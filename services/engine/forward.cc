@@ -47,60 +47,133 @@ uint64_t Forward::ScratchBytes(const ModelConfig& config, uint32_t max_rows) {
   return sizeof(float) * (max_rows * row + kHeadRows * uint64_t{config.vocab});
 }
 
+const LayerBand& RowGroup::BandAt(uint32_t layer) const {
+  static const LayerBand nothing;
+  if (bands.empty()) return nothing;
+  size_t band = 0;
+  while (bands[band].end_layer <= layer) ++band;
+  return bands[band];
+}
+
+uint32_t Forward::LastLayerOf(const RowGroup& group) const {
+  return std::min(group.last_layer, config_.layers - 1);
+}
+
 bool Forward::Run(std::span<const RowGroup> groups, const LeaveFunction& leave,
                   const LogitsFunction& on_logits) {
-  placed_.clear();
+  placed_.assign(groups.size(), {});
   left_.assign(groups.size(), false);
+  order_.clear();
   rows_ = 0;
   decode_rows_ = 0;
+  size_t all_rows = 0;
+  uint32_t layers = 0;
   for (const RowGroup& group : groups) {
     EPIC_CHECK(group.logits_rows <= group.tokens.size());
     EPIC_CHECK(group.first_row + group.tokens.size() <= group.block->capacity());
-    placed_.push_back({rows_, group.tokens.size()});
-    rows_ += group.tokens.size();
-    if (group.kind == RowKind::kDecode) {
-      decode_rows_ += group.tokens.size();
-      EPIC_CHECK(decode_rows_ == rows_);
+    EPIC_CHECK(group.first_layer <= LastLayerOf(group));
+    all_rows += group.tokens.size();
+    layers = std::max(layers, LastLayerOf(group) + 1);
+  }
+  EPIC_CHECK(all_rows <= max_rows_);
+  for (uint32_t layer = 0; layer < layers; ++layer) {
+    if (!DropGroups(groups, leave)) return false;
+    Enter(groups, layer);
+    if (rows_ == 0) continue;
+    if (layer + 1 < config_.layers) {
+      Layer(groups, layer);
+    } else {
+      LastLayer(groups);
     }
   }
-  EPIC_CHECK(rows_ <= max_rows_);
-  Embed(groups);
-  for (uint32_t layer = 0; layer + 1 < config_.layers; ++layer) {
-    if (!DropRows(groups, leave)) return false;
-    Layer(groups, layer);
-  }
-  if (!DropRows(groups, leave)) return false;
-  LastLayer(groups);
-  Head(groups, on_logits);
+  Head(on_logits);
   return true;
 }
 
-// Moves the rows of the groups that stay to the front of x_. False when none stays.
-bool Forward::DropRows(std::span<const RowGroup> groups, const LeaveFunction& leave) {
+// False when every group has been made to leave.
+bool Forward::DropGroups(std::span<const RowGroup> groups, const LeaveFunction& leave) {
   leave(&left_);
-  const size_t hidden = config_.hidden;
-  size_t kept = 0;
-  decode_rows_ = 0;
-  for (size_t g = 0; g < groups.size(); ++g) {
-    const size_t rows = left_[g] ? 0 : placed_[g].rows;
-    if (groups[g].kind == RowKind::kDecode) decode_rows_ += rows;
-    const size_t from = placed_[g].begin;
-    placed_[g] = {kept, rows};
-    if (rows > 0 && from != kept)
-      std::memmove(&x_[kept * hidden], &x_[from * hidden], rows * hidden * sizeof(float));
-    kept += rows;
-  }
-  rows_ = kept;
-  return std::find(left_.begin(), left_.end(), false) != left_.end();
+  const RowBuffer buffers[] = {{x_.data(), config_.hidden}};
+  KeepRows(
+      groups, [&](size_t group) { return left_[group] ? 0 : placed_[group].rows; }, buffers);
+  return std::find(left_.begin(), left_.end(), false) != left_.end() || groups.empty();
 }
 
-void Forward::Embed(std::span<const RowGroup> groups) {
-  const Tensor& table = weights_->embedding;
-  for (size_t g = 0; g < groups.size(); ++g) {
-    for (size_t i = 0; i < groups[g].tokens.size(); ++i) {
-      float* row = x_.data() + (placed_[g].begin + i) * config_.hidden;
-      DequantizeRow(table, groups[g].tokens[i], {row, config_.hidden});
+// Keeps the last rows_of(group) rows of each group in work, and moves them to the front of the buffers.
+template <typename RowsOf>
+void Forward::KeepRows(std::span<const RowGroup> groups, const RowsOf& rows_of,
+                       std::span<const RowBuffer> buffers) {
+  size_t kept = 0;
+  size_t staying = 0;
+  decode_rows_ = 0;
+  for (const size_t group : order_) {
+    const size_t rows = rows_of(group);
+    if (groups[group].kind == RowKind::kDecode) decode_rows_ += rows;
+    const size_t from = placed_[group].begin + placed_[group].rows - rows;
+    placed_[group] = {kept, rows};
+    if (rows == 0) continue;
+    for (const RowBuffer& buffer : buffers) {
+      if (from == kept) break;
+      std::memmove(buffer.data + kept * buffer.stride, buffer.data + from * buffer.stride,
+                   rows * buffer.stride * sizeof(float));
     }
+    kept += rows;
+    order_[staying++] = group;
+  }
+  order_.resize(staying);
+  rows_ = kept;
+}
+
+// Puts the rows of groups that begin with `layer` among those in work, which stay in the order of their
+// groups.
+void Forward::Enter(std::span<const RowGroup> groups, uint32_t layer) {
+  const size_t hidden = config_.hidden;
+  const auto enters = [&](size_t g) { return !left_[g] && groups[g].first_layer == layer; };
+  size_t end = rows_;
+  for (size_t g = 0; g < groups.size(); ++g) end += enters(g) ? groups[g].tokens.size() : 0;
+  const bool is_changed = end > rows_;
+  rows_ = end;
+  // From the last to the first: rows move back only.
+  for (size_t g = groups.size(); g-- > 0 && is_changed;) {
+    const size_t rows = enters(g) ? groups[g].tokens.size() : placed_[g].rows;
+    const size_t from = placed_[g].begin;
+    end -= rows;
+    placed_[g] = {end, rows};
+    if (enters(g)) {
+      EnterGroup(groups[g], x_.data() + end * hidden);
+    } else if (rows > 0 && from != end) {
+      std::memmove(&x_[end * hidden], &x_[from * hidden], rows * hidden * sizeof(float));
+    }
+  }
+  if (is_changed) OrderGroups(groups);
+  for (const size_t g : order_) {
+    if (groups[g].observer == nullptr) continue;
+    groups[g].observer->OnEnter(layer, groups[g].first_row,
+                                {x_.data() + placed_[g].begin * hidden, placed_[g].rows * hidden});
+  }
+}
+
+// Writes a group's residual stream at its first layer.
+void Forward::EnterGroup(const RowGroup& group, float* x) {
+  if (group.first_layer > 0) {
+    std::copy_n(group.hidden, group.tokens.size() * config_.hidden, x);
+    return;
+  }
+  for (const TokenId token : group.tokens) {
+    DequantizeRow(weights_->embedding, token, {x, config_.hidden});
+    x += config_.hidden;
+  }
+}
+
+void Forward::OrderGroups(std::span<const RowGroup> groups) {
+  order_.clear();
+  decode_rows_ = 0;
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (placed_[g].rows == 0) continue;
+    order_.push_back(g);
+    if (groups[g].kind != RowKind::kDecode) continue;
+    EPIC_CHECK(placed_[g].begin == decode_rows_);
+    decode_rows_ += placed_[g].rows;
   }
 }
 
@@ -119,11 +192,17 @@ void Forward::Layer(std::span<const RowGroup> groups, uint32_t layer) {
   NormHeads(weights.q_norm, config_.heads, rows_, qkv_.data(), stride);
   NormHeads(weights.k_norm, config_.kv_heads, rows_, k, stride);
   WriteKv(groups, layer, k, k + KvWidth(config_), stride);
+  Observe(groups, layer, qkv_.data(), stride);
+  const RowBuffer buffers[] = {{x_.data(), config_.hidden}, {qkv_.data(), stride}};
+  KeepRows(
+      groups, [&](size_t g) { return LastLayerOf(groups[g]) == layer ? 0 : placed_[g].rows; }, buffers);
+  if (rows_ == 0) return;
   Attend(groups, layer, qkv_.data(), stride);
   OutputAndMlp(weights, rows_);
 }
 
-// Every row leaves its keys and values; only rows whose logits are wanted go on.
+// Every row leaves its keys and values; only rows whose queries are observed or whose logits are wanted go
+// on.
 void Forward::LastLayer(std::span<const RowGroup> groups) {
   const uint32_t layer = config_.layers - 1;
   const LayerWeights& weights = weights_->layers[layer];
@@ -138,7 +217,13 @@ void Forward::LastLayer(std::span<const RowGroup> groups) {
           weights.kv);
   NormHeads(weights.k_norm, config_.kv_heads, rows_, qkv_.data(), kv_stride);
   WriteKv(groups, layer, qkv_.data(), qkv_.data() + KvWidth(config_), kv_stride);
-  KeepLogitsRows(groups);
+  const auto observed = [&](size_t g) {
+    return groups[g].observer != nullptr && groups[g].observer->WantsQueries(layer);
+  };
+  const RowBuffer queried[] = {{x_.data(), config_.hidden}, {normed_.data(), config_.hidden}};
+  KeepRows(
+      groups, [&](size_t g) { return observed(g) ? placed_[g].rows : size_t{groups[g].logits_rows}; },
+      queried);
   if (rows_ == 0) return;
   const size_t q_stride = QWidth(config_);
   Product({.x = normed_.data(),
@@ -149,13 +234,17 @@ void Forward::LastLayer(std::span<const RowGroup> groups) {
            .bias = BiasAt(weights, 0)},
           weights.q);
   NormHeads(weights.q_norm, config_.heads, rows_, qkv_.data(), q_stride);
+  Observe(groups, layer, qkv_.data(), q_stride);
+  const RowBuffer wanted[] = {{x_.data(), config_.hidden}, {qkv_.data(), q_stride}};
+  KeepRows(
+      groups, [&](size_t g) { return std::min(placed_[g].rows, size_t{groups[g].logits_rows}); }, wanted);
+  if (rows_ == 0) return;
   Attend(groups, layer, qkv_.data(), q_stride);
   OutputAndMlp(weights, rows_);
 }
 
 void Forward::WriteKv(std::span<const RowGroup> groups, uint32_t layer, float* k, float* v, size_t stride) {
-  for (size_t g = 0; g < groups.size(); ++g) {
-    if (placed_[g].rows == 0) continue;
+  for (const size_t g : order_) {
     const RowGroup& group = groups[g];
     KvWriteArgs args;
     args.in = k + placed_[g].begin * stride;
@@ -178,33 +267,47 @@ void Forward::WriteKv(std::span<const RowGroup> groups, uint32_t layer, float* k
   }
 }
 
+// The attention of a group's rows in a layer, but for its output. Its segments are valid until the next call.
+SegmentAttentionArgs Forward::AttentionOf(const RowGroup& group, const Placed& placed, uint32_t layer,
+                                          const float* q, size_t q_stride) {
+  const auto end = group.first_row + static_cast<uint32_t>(group.tokens.size());
+  const uint32_t* positions = group.block->positions().data() + end - placed.rows;
+  const LayerBand& band = group.BandAt(layer);
+  segments_.clear();
+  for (const SharedSegment& segment : band.shared) {
+    if (segment.position > positions[placed.rows - 1]) break;
+    segments_.push_back(segment.View(shape_, layer));
+  }
+  if (band.before != nullptr) segments_.push_back(band.before->PrivateView(layer, band.before->capacity()));
+  if (band.own_first_row < end) {
+    segments_.push_back(group.block->PrivateView(layer, end));
+    segments_.back().first_row = band.own_first_row;
+  }
+  SegmentAttentionArgs args;
+  args.q = q + placed.begin * q_stride;
+  args.q_stride = q_stride;
+  args.q_positions = positions;
+  args.rows = placed.rows;
+  args.heads = config_.heads;
+  args.kv_heads = config_.kv_heads;
+  args.head_dim = config_.head_dim;
+  args.scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
+  args.segments = segments_;
+  args.rope = rope_;
+  return args;
+}
+
+void Forward::Observe(std::span<const RowGroup> groups, uint32_t layer, const float* q, size_t q_stride) {
+  for (const size_t g : order_) {
+    GroupObserver* const observer = groups[g].observer;
+    if (observer == nullptr || !observer->WantsQueries(layer)) continue;
+    observer->OnQueries(layer, AttentionOf(groups[g], placed_[g], layer, q, q_stride), pool_);
+  }
+}
+
 void Forward::Attend(std::span<const RowGroup> groups, uint32_t layer, const float* q, size_t q_stride) {
-  std::vector<KvSegment> segments;
-  for (size_t g = 0; g < groups.size(); ++g) {
-    const RowGroup& group = groups[g];
-    const size_t rows = placed_[g].rows;
-    if (rows == 0) continue;
-    const auto end = group.first_row + static_cast<uint32_t>(group.tokens.size());
-    const uint32_t* positions = group.block->positions().data() + end - rows;
-    segments.clear();
-    for (const SharedSegment& segment : group.shared) {
-      if (segment.position > positions[rows - 1]) break;
-      segments.push_back(segment.View(shape_, layer));
-    }
-    if (group.before != nullptr)
-      segments.push_back(group.before->PrivateView(layer, group.before->capacity()));
-    segments.push_back(group.block->PrivateView(layer, end));
-    SegmentAttentionArgs args;
-    args.q = q + placed_[g].begin * q_stride;
-    args.q_stride = q_stride;
-    args.q_positions = positions;
-    args.rows = rows;
-    args.heads = config_.heads;
-    args.kv_heads = config_.kv_heads;
-    args.head_dim = config_.head_dim;
-    args.scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
-    args.segments = segments;
-    args.rope = rope_;
+  for (const size_t g : order_) {
+    SegmentAttentionArgs args = AttentionOf(groups[g], placed_[g], layer, q, q_stride);
     args.out_stride = QWidth(config_);
     args.out = mixed_.data() + placed_[g].begin * args.out_stride;
     SegmentAttention(args, pool_);
@@ -240,25 +343,6 @@ void Forward::OutputAndMlp(const LayerWeights& weights, size_t rows) {
            .out_stride = hidden,
            .accumulate = true},
           weights.down);
-}
-
-// Moves the rows with logits to the front of x_ and normed_, and drops the others from the step.
-void Forward::KeepLogitsRows(std::span<const RowGroup> groups) {
-  const size_t hidden = config_.hidden;
-  size_t kept = 0;
-  decode_rows_ = 0;
-  for (size_t g = 0; g < groups.size(); ++g) {
-    const size_t rows = left_[g] ? 0 : groups[g].logits_rows;
-    if (groups[g].kind == RowKind::kDecode) decode_rows_ += rows;
-    const size_t from = placed_[g].begin + placed_[g].rows - rows;
-    placed_[g] = {kept, rows};
-    if (rows > 0 && from != kept) {
-      std::memmove(&x_[kept * hidden], &x_[from * hidden], rows * hidden * sizeof(float));
-      std::memmove(&normed_[kept * hidden], &normed_[from * hidden], rows * hidden * sizeof(float));
-    }
-    kept += rows;
-  }
-  rows_ = kept;
 }
 
 void Forward::Norm(const std::vector<float>& weight, size_t rows) {
@@ -317,10 +401,10 @@ void Forward::Product(const ProductRows& rows, const Projection& matrix) {
   MatMul(args, pool_);
 }
 
-void Forward::Head(std::span<const RowGroup> groups, const LogitsFunction& on_logits) {
+void Forward::Head(const LogitsFunction& on_logits) {
   if (rows_ == 0) return;
   Norm(weights_->output_norm, rows_);
-  size_t group = 0;
+  size_t next = 0;  // in order_
   for (size_t begin = 0; begin < rows_; begin += kHeadRows) {
     const size_t rows = std::min(kHeadRows, rows_ - begin);
     Product({.x = normed_.data() + begin * config_.hidden,
@@ -332,7 +416,8 @@ void Forward::Head(std::span<const RowGroup> groups, const LogitsFunction& on_lo
             weights_->head);
     for (size_t r = 0; r < rows; ++r) {
       const size_t row = begin + r;
-      while (row >= placed_[group].begin + placed_[group].rows) ++group;
+      while (row >= placed_[order_[next]].begin + placed_[order_[next]].rows) ++next;
+      const size_t group = order_[next];
       on_logits(group, static_cast<uint32_t>(row - placed_[group].begin),
                 {logits_.data() + r * config_.vocab, config_.vocab});
     }

@@ -9,17 +9,35 @@ namespace epic {
 
 absl::Status CancelledError() { return absl::CancelledError("the client went away"); }
 
-RowGroup PanelRun::Next(uint32_t rows) {
-  EPIC_CHECK(rows <= remaining());
+void PanelRun::Next(uint32_t rows, std::vector<RowGroup>* groups) {
+  EPIC_CHECK(rows > 0 && rows <= remaining());
   running = rows;
   const auto total = static_cast<uint32_t>(tokens.size());
   const uint32_t first_with_logits = total - logits_rows;
   const uint32_t end = done + rows;
-  return {.tokens = std::span<const TokenId>(tokens).subspan(done, rows),
-          .block = block.get(),
-          .first_row = done,
-          .shared = shared,
-          .logits_rows = end <= first_with_logits ? 0 : std::min(rows, end - first_with_logits)};
+  size_t next = static_cast<size_t>(std::lower_bound(resumed.begin(), resumed.end(), done) - resumed.begin());
+  for (uint32_t begin = done; begin < end;) {
+    const bool resumes = next < resumed.size() && resumed[next] == begin;
+    const size_t first = next;
+    uint32_t row = begin;
+    while (row < end && (next < resumed.size() && resumed[next] == row) == resumes) {
+      ++row;
+      next += resumes ? 1 : 0;
+    }
+    RowGroup group{.tokens = std::span<const TokenId>(tokens).subspan(begin, row - begin),
+                   .block = block.get(),
+                   .first_row = begin,
+                   .bands = bands,
+                   .logits_rows = row <= first_with_logits ? 0 : row - std::max(begin, first_with_logits),
+                   .last_layer = last_layer,
+                   .observer = observer};
+    if (resumes) {
+      group.first_layer = resume_layer;
+      group.hidden = hidden.data() + first * (hidden.size() / resumed.size());
+    }
+    groups->push_back(group);
+    begin = row;
+  }
 }
 
 bool Job::CheckFinite(const KvShape& shape, const KvBlock& block, uint32_t first, uint32_t rows,

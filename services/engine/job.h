@@ -23,26 +23,35 @@
 
 namespace epic {
 
-// What jobs use of the engine. Engine thread only, but for `clock` and `shape`.
+// What jobs use of the engine. Engine thread only, but for `clock`, `shape` and `config`.
 struct JobContext {
   KvShape shape;
+  const ModelConfig* config = nullptr;
   const Clock* clock = nullptr;
   PrefixCache* prefix_cache = nullptr;
   std::vector<float>* sampling_scratch = nullptr;
 };
 
-// Rows that run in ascending panels: a linked prompt's computed rows, or a chunk behind its prefix.
+// Rows that run in ascending panels: a phase of a linked prompt, or a chunk behind its prefix.
 struct PanelRun {
   std::vector<TokenId> tokens;  // one for each row of `block`
   std::shared_ptr<KvBlock> block;
-  std::vector<SharedSegment> shared;
+  std::vector<LayerBand> bands = {LayerBand{}};
   uint32_t logits_rows = 0;  // how many of the last rows need logits
-  uint32_t done = 0;         // rows of steps that have ended
-  uint32_t running = 0;      // rows of the step that runs, behind those
+  uint32_t last_layer = kAllLayers;
+  GroupObserver* observer = nullptr;
+  bool is_shallow = false;  // few layers: its panels need not shrink beside decode rows
+  // Rows that enter at resume_layer, with their residual stream: at most two runs of them, so that a panel
+  // has few groups. Their keys and values of the layers below are in the block.
+  uint32_t resume_layer = 0;
+  std::vector<uint32_t> resumed;  // ascending
+  std::vector<float> hidden;      // [resumed][hidden]
+  uint32_t done = 0;              // rows of steps that have ended
+  uint32_t running = 0;           // rows of the step that runs, behind those
 
   uint32_t remaining() const { return static_cast<uint32_t>(tokens.size()) - done; }
-  // The next `rows` rows, for the step that begins. REQUIRES: rows <= remaining().
-  RowGroup Next(uint32_t rows);
+  // Adds the groups of the next `rows` rows, for the step that begins. REQUIRES: 0 < rows <= remaining().
+  void Next(uint32_t rows, std::vector<RowGroup>* groups);
   // That step has ended.
   void EndStep() { done += std::exchange(running, 0); }
 };
@@ -72,6 +81,7 @@ class Job {
   virtual bool complete() const = 0;
   // Rows and bytes of private memory held now.
   virtual uint64_t held_rows() const { return panels_.block == nullptr ? 0 : panels_.block->capacity(); }
+  virtual uint64_t held_bytes() const { return panels_.block == nullptr ? 0 : panels_.block->bytes(); }
 
   const absl::Status& status() const { return status_; }
   // True when the job failed for NaN or infinity.

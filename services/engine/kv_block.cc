@@ -79,6 +79,11 @@ KvSegment SharedSegment::View(const KvShape& shape, uint32_t layer) const {
   return view;
 }
 
+void CopyRow(const KvShape& shape, const KvBlock& in, uint32_t from, uint32_t layer, uint32_t to,
+             KvBlock* out) {
+  CopyRow(shape, in.PrivateView(layer, from + 1), from, layer, to, out);
+}
+
 void CopyRows(const KvShape& shape, const SharedSegment& segment, KvBlock* out) {
   EPIC_CHECK(segment.position == segment.stored_position);
   for (uint32_t layer = 0; layer < shape.layers; ++layer) {

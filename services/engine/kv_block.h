@@ -83,6 +83,9 @@ struct SharedSegment {
 // REQUIRES: first + rows <= block.capacity(), and these rows are written.
 bool AreRowsFinite(const KvShape& shape, const KvBlock& block, uint32_t first, uint32_t rows);
 
+// Copies row `from` of `in` to row `to` of `out`, keys and values of one layer.
+void CopyRow(const KvShape& shape, const KvBlock& in, uint32_t from, uint32_t layer, uint32_t to,
+             KvBlock* out);
 // Copies the shown rows of `segment` to the rows of `out` that stand at the same positions.
 // REQUIRES: out's row r stands at position r and the segment's keys are rotated where they stand.
 void CopyRows(const KvShape& shape, const SharedSegment& segment, KvBlock* out);

@@ -36,7 +36,7 @@ class LinkJob final : public PromptJob {
   void Admit(const JobContext& context) override {
     PromptJob::Admit(context);
     std::vector<uint32_t> positions(max_tokens_ - 1);
-    for (uint32_t i = 0; i < positions.size(); ++i) positions[i] = stats_.prompt_tokens + i;
+    for (uint32_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<uint32_t>(prompt().size()) + i;
     for (uint32_t i = 0; i < choices_.size(); ++i) {
       choices_[i].sampler.emplace(sampling_, i, prompt());
       choices_[i].rows = std::make_shared<KvBlock>(context.shape, positions);
@@ -50,8 +50,7 @@ class LinkJob final : public PromptJob {
       groups->push_back({.tokens = {&choice.last, 1},
                          .block = choice.rows.get(),
                          .first_row = choice.tokens - 1,
-                         .shared = panels_.shared,
-                         .before = panels_.block.get(),
+                         .bands = prompt_bands(),
                          .logits_rows = 1});
       numbers->push_back(i);
     }
@@ -62,10 +61,6 @@ class LinkJob final : public PromptJob {
     MarkLinked(context);
     sink_->OnLinked(stats_);
     for (uint32_t i = 0; i < choices_.size(); ++i) Take(context, i, logits);
-  }
-
-  void OnPanel(const JobContext& context) override {
-    if (status_.ok() && panels_.remaining() == 0) Publish(context);
   }
 
   void OnDecodeLogits(const JobContext& context, uint32_t choice, std::span<float> logits) override {
@@ -81,6 +76,12 @@ class LinkJob final : public PromptJob {
     uint64_t rows = PromptJob::held_rows();
     for (const Choice& choice : choices_) rows += choice.rows == nullptr ? 0 : choice.rows->capacity();
     return rows;
+  }
+
+  uint64_t held_bytes() const override {
+    uint64_t bytes = PromptJob::held_bytes();
+    for (const Choice& choice : choices_) bytes += choice.rows == nullptr ? 0 : choice.rows->bytes();
+    return bytes;
   }
 
   void Release() override {

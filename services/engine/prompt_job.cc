@@ -1,70 +1,198 @@
 #include "services/engine/prompt_job.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
 #include "common/base/check.h"
 
 namespace epic {
+namespace {
+
+// A phase through at most this part of the layers costs a step little, however many rows it has.
+constexpr uint32_t kShallowShare = 8;
+
+// A block of the first `layers` layers.
+KvShape FirstLayers(const KvShape& shape, uint32_t layers) {
+  KvShape first = shape;
+  first.layers = layers;
+  return first;
+}
+
+}  // namespace
 
 PromptJob::PromptJob(const JobContext& context, std::string tenant, CancelToken cancel,
                      std::vector<PromptPiece> pieces, const LinkStrategy& strategy,
                      std::span<const TokenId> appended)
     : Job(std::move(cancel), context.clock->SteadyNs()),
       tenant_(std::move(tenant)),
-      strategy_(strategy),
+      policy_(LinkPolicy::Make(strategy)),
       pieces_(std::move(pieces)),
+      view_(pieces_),
       appended_(appended.begin(), appended.end()) {
   // The prefix cache belongs to the engine's thread; without it the plan computes at least as many rows.
-  plan_ = PlanRows(pieces_, strategy_, 0);
+  plan_ = policy_->Before(view_, 0);
+  if (plan_.picks > 0) scout_phase_ = policy_->Scout(view_, context.config->layers);
   stats_.decide_ns = context.clock->SteadyNs() - submitted_ns_;
-  bytes_ = context.shape.RowBytes() * (plan_.rows.size() + appended_.size());
+  bytes_ = context.shape.RowBytes() * (plan_.rows.size() + plan_.picks + appended_.size());
+  if (scout_phase_.has_value()) {
+    const KvShape shape = FirstLayers(context.shape, scout_phase_->last_layer + 1);
+    bytes_ += shape.RowBytes() * scout_phase_->rows.size();
+    bytes_ += Scout::Bytes(*scout_phase_, view_.rows(), *context.config);
+    bytes_ += sizeof(float) * uint64_t{context.config->hidden} * (plan_.rows.size() + plan_.picks);
+  }
   for (const PromptPiece& piece : pieces_) objects_ += piece.object != nullptr ? 1 : 0;
 }
 
 void PromptJob::Plan(const JobContext& context) {
   const int64_t begin = context.clock->SteadyNs();
   hit_ = context.prefix_cache->Find(tenant_, plan_.tokens);
-  plan_ = PlanRows(pieces_, strategy_, hit_.rows);
+  plan_ = policy_->Before(view_, hit_.rows);
   stats_.decide_ns += context.clock->SteadyNs() - begin;
 }
 
-void PromptJob::ShareSegments() {
-  for (PlannedSegment& planned : plan_.segments) {
+void PromptJob::Admit(const JobContext& context) {
+  admitted_ns_ = context.clock->SteadyNs();
+  stats_.queue_ns = admitted_ns_ - submitted_ns_;
+  if (policy_->reads_prefix_cache() && !tenant_.empty()) Plan(context);
+  if (scout_phase_.has_value()) {
+    BeginScout(context);
+  } else {
+    link_began_ns_ = admitted_ns_;
+    BeginLink(context);
+  }
+}
+
+void PromptJob::OnPanel(const JobContext& context) {
+  if (!status_.ok() || panels_.remaining() > 0) return;
+  if (scout_ != nullptr) {
+    EndScout(context);
+    return;
+  }
+  panels_.resumed.clear();
+  std::vector<float>().swap(panels_.hidden);
+  Publish(context);
+}
+
+void PromptJob::BeginScout(const JobContext& context) {
+  const ScoutPhase& phase = *scout_phase_;
+  PanelRun run;
+  for (const uint32_t row : phase.rows) run.tokens.push_back(view_.tokens[row]);
+  run.block = std::make_shared<KvBlock>(FirstLayers(context.shape, phase.last_layer + 1), phase.rows);
+  run.bands[0].shared = SegmentsOf(PlanReading(view_, phase.rows));
+  run.last_layer = phase.last_layer;
+  run.is_shallow = (phase.last_layer + 1) * kShallowShare <= context.config->layers;
+  scout_ = std::make_unique<Scout>(phase, view_.rows(), *context.config, context.shape, StoredSegments(),
+                                   run.block.get());
+  run.observer = scout_.get();
+  panels_ = std::move(run);
+}
+
+void PromptJob::EndScout(const JobContext& context) {
+  const std::shared_ptr<KvBlock> scouted = panels_.block;
+  const uint32_t layers = scout_phase_->last_layer + 1;
+  const std::vector<double> scores = scout_->Scores();
+  if (scores.empty() ||
+      !AreRowsFinite(FirstLayers(context.shape, layers), *scouted, 0, scouted->capacity())) {
+    return FailNotFinite(
+        "the values by which rows are chosen are not numbers for this prompt, and nothing of it was kept: "
+        "check "
+        "the model file if this happens again");
+  }
+  plan_ = PlanReading(view_, policy_->Pick(view_, scores));
+  if (scout_phase_->keeps) {
+    kept_ = scouted;
+    kept_layers_ = layers;
+  }
+  BeginLink(context);
+  ResumeRows(context, *scouted);
+  scout_.reset();
+  scout_phase_.reset();
+  link_began_ns_ = context.clock->SteadyNs();
+  stats_.decide_ns += link_began_ns_ - admitted_ns_;
+}
+
+void PromptJob::BeginLink(const JobContext& context) {
+  const auto prompt_tokens = static_cast<uint32_t>(plan_.tokens.size());
+  stats_.prompt_tokens = prompt_tokens;
+  stats_.cached_tokens = plan_.cached;
+  stats_.recomputed_tokens = plan_.recomputed;
+  stats_.fresh_tokens = plan_.fresh;
+  stats_.read_rows = RowsRead(plan_, pieces_.size());
+  PanelRun run;
+  for (const uint32_t row : plan_.rows) run.tokens.push_back(plan_.tokens[row]);
+  std::vector<uint32_t> positions = plan_.rows;
+  for (uint32_t i = 0; i < appended_.size(); ++i) {
+    run.tokens.push_back(appended_[i]);
+    positions.push_back(prompt_tokens + i);
+  }
+  run.block = std::make_shared<KvBlock>(context.shape, std::move(positions));
+  run.logits_rows = 1 + static_cast<uint32_t>(appended_.size());
+  run.bands[0].shared = SegmentsOf(plan_);
+  if (kept_ != nullptr) {
+    LayerBand kept;
+    kept.end_layer = kept_layers_;
+    kept.before = kept_;
+    kept.own_first_row = static_cast<uint32_t>(plan_.rows.size());
+    run.bands.insert(run.bands.begin(), std::move(kept));
+  }
+  prompt_bands_ = run.bands;
+  for (LayerBand& band : prompt_bands_) {
+    if (band.before == nullptr) band.before = run.block;
+    band.own_first_row = 0;
+  }
+  panels_ = std::move(run);
+}
+
+void PromptJob::ResumeRows(const JobContext& context, const KvBlock& scouted) {
+  if (scout_->resume_layer() == 0) return;
+  // The rows from `first` on went through the scout: the last of them, so that there are two runs at most.
+  const std::vector<uint32_t>& known = scouted.positions();
+  auto first = static_cast<uint32_t>(plan_.rows.size());
+  while (first > 0 && std::binary_search(known.begin(), known.end(), plan_.rows[first - 1])) --first;
+  panels_.resume_layer = scout_->resume_layer();
+  for (uint32_t row = first; row < plan_.rows.size(); ++row) {
+    const auto at =
+        static_cast<uint32_t>(std::lower_bound(known.begin(), known.end(), plan_.rows[row]) - known.begin());
+    const std::span<const float> hidden = scout_->HiddenOf(at);
+    panels_.resumed.push_back(row);
+    panels_.hidden.insert(panels_.hidden.end(), hidden.begin(), hidden.end());
+    for (uint32_t layer = 0; layer < panels_.resume_layer; ++layer) {
+      CopyRow(context.shape, scouted, at, layer, row, panels_.block.get());
+    }
+  }
+}
+
+std::vector<SharedSegment> PromptJob::SegmentsOf(const RowPlan& plan) const {
+  std::vector<SharedSegment> segments;
+  for (const PlannedSegment& planned : plan.segments) {
     SharedSegment segment;
     segment.position = planned.position;
     segment.rows = planned.rows;
     segment.first_row = planned.first_row;
-    segment.replaced = std::move(planned.replaced);
+    segment.replaced = planned.replaced;
     if (planned.piece == PlannedSegment::kCachedPrefix) {
       segment.block = hit_.block;
     } else {
       segment.object = pieces_[planned.piece].object;
       segment.stored_position = segment.object->layout().first_position;
     }
-    panels_.shared.push_back(std::move(segment));
+    segments.push_back(std::move(segment));
   }
-  plan_.segments.clear();
+  return segments;
 }
 
-void PromptJob::Admit(const JobContext& context) {
-  admitted_ns_ = context.clock->SteadyNs();
-  stats_.queue_ns = admitted_ns_ - submitted_ns_;
-  if (strategy_.kind == StrategyKind::kPrefix && !tenant_.empty()) Plan(context);
-  ShareSegments();
-  const auto prompt_tokens = static_cast<uint32_t>(plan_.tokens.size());
-  stats_.prompt_tokens = prompt_tokens;
-  stats_.cached_tokens = plan_.cached;
-  stats_.recomputed_tokens = plan_.recomputed;
-  stats_.fresh_tokens = plan_.fresh;
-  for (const uint32_t row : plan_.rows) panels_.tokens.push_back(plan_.tokens[row]);
-  std::vector<uint32_t> positions = std::move(plan_.rows);
-  for (uint32_t i = 0; i < appended_.size(); ++i) {
-    panels_.tokens.push_back(appended_[i]);
-    positions.push_back(prompt_tokens + i);
+std::vector<SharedSegment> PromptJob::StoredSegments() const {
+  std::vector<SharedSegment> segments;
+  for (const CoveredRun& run : view_.covered) {
+    SharedSegment segment;
+    segment.object = pieces_[run.piece].object;
+    segment.stored_position = segment.object->layout().first_position;
+    segment.position = run.begin;
+    segment.rows = run.rows;
+    segments.push_back(std::move(segment));
   }
-  panels_.block = std::make_shared<KvBlock>(context.shape, std::move(positions));
-  panels_.logits_rows = 1 + static_cast<uint32_t>(appended_.size());
+  return segments;
 }
 
 bool PromptJob::CheckPanel(const JobContext& context, std::span<const float> logits) {
@@ -74,31 +202,42 @@ bool PromptJob::CheckPanel(const JobContext& context, std::span<const float> log
 }
 
 void PromptJob::MarkLinked(const JobContext& context) {
-  stats_.link_ns = context.clock->SteadyNs() - admitted_ns_;
+  stats_.link_ns = context.clock->SteadyNs() - link_began_ns_;
 }
 
 void PromptJob::Publish(const JobContext& context) {
-  const bool computed_exactly =
-      plan_.exact && (strategy_.kind == StrategyKind::kFull || strategy_.kind == StrategyKind::kPrefix);
   const uint64_t rows = plan_.tokens.size() + appended_.size();
-  if (tenant_.empty() || !computed_exactly) return;
+  if (tenant_.empty() || !plan_.exact || !policy_->publishes()) return;
   if (!context.prefix_cache->Takes(rows * context.shape.RowBytes())) return;
   std::vector<TokenId> tokens = plan_.tokens;
   tokens.insert(tokens.end(), appended_.begin(), appended_.end());
-  if (panels_.shared.empty()) {
+  const std::vector<SharedSegment>& shared = panels_.bands[0].shared;
+  if (shared.empty()) {
     context.prefix_cache->Insert(tenant_, std::move(tokens), panels_.block);
     return;
   }
   std::vector<uint32_t> positions(tokens.size());
   std::iota(positions.begin(), positions.end(), 0u);
   auto whole = std::make_shared<KvBlock>(context.shape, std::move(positions));
-  for (const SharedSegment& segment : panels_.shared) CopyRows(context.shape, segment, whole.get());
+  for (const SharedSegment& segment : shared) CopyRows(context.shape, segment, whole.get());
   CopyRows(context.shape, *panels_.block, panels_.block->capacity(), whole.get());
   context.prefix_cache->Insert(tenant_, std::move(tokens), std::move(whole));
 }
 
+uint64_t PromptJob::held_rows() const {
+  return Job::held_rows() + (kept_ == nullptr ? 0 : kept_->capacity());
+}
+
+uint64_t PromptJob::held_bytes() const {
+  return Job::held_bytes() + (kept_ == nullptr ? 0 : kept_->bytes()) +
+         (scout_ == nullptr ? 0 : scout_->bytes()) + sizeof(float) * panels_.hidden.size();
+}
+
 void PromptJob::Release() {
   Job::Release();
+  scout_.reset();
+  kept_.reset();
+  prompt_bands_.clear();
   pieces_.clear();
   hit_ = {};
 }

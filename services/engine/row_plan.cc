@@ -9,89 +9,123 @@ namespace {
 
 enum class Source : uint8_t { kFresh, kRecomputed, kCached };
 
-// Reads rows [first, n) of piece `index`, which stands at `offset`.
-void ReadPiece(size_t index, uint32_t offset, uint32_t n, uint32_t first, std::vector<Source>* source,
-               RowPlan* plan) {
-  if (first >= n) return;
-  plan->segments.push_back({.piece = index, .position = offset, .rows = n, .first_row = first});
-  std::fill_n(source->begin() + offset + first, n - first, Source::kCached);
+// What each row is when nothing is read.
+std::vector<Source> AllComputed(const PromptView& prompt) {
+  std::vector<Source> source(prompt.tokens.size(), Source::kFresh);
+  for (const CoveredRun& run : prompt.covered) {
+    std::fill_n(source.begin() + run.begin, run.rows, Source::kRecomputed);
+  }
+  return source;
 }
 
-// kNaive and kLegoLink: every object is read but for the rows that the strategy repairs.
-void PlanReuse(std::span<const PromptPiece> pieces, uint32_t repaired, std::vector<Source>* source,
-               RowPlan* plan) {
-  plan->exact = true;
-  uint32_t offset = 0;
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const auto n = static_cast<uint32_t>(pieces[i].tokens.size());
-    if (pieces[i].object != nullptr && n > 0) {
-      const bool exact = IsExactInPlace(plan->tokens, offset, pieces[i]);
-      plan->exact = plan->exact && exact;
-      ReadPiece(i, offset, n, exact ? 0 : std::min(repaired, n), source, plan);
-    }
-    offset += n;
+// Reads the rows of `run` that `source` has as cached.
+void ReadRun(const CoveredRun& run, const std::vector<Source>& source, RowPlan* plan) {
+  const auto is_read = [&](uint32_t row) { return source[run.begin + row] == Source::kCached; };
+  PlannedSegment segment{.piece = run.piece, .position = run.begin, .rows = run.rows};
+  while (segment.first_row < run.rows && !is_read(segment.first_row)) ++segment.first_row;
+  if (segment.first_row == run.rows) return;
+  for (uint32_t row = segment.first_row; row < run.rows; ++row) {
+    if (!is_read(row)) segment.replaced.push_back(row);
   }
+  plan->segments.push_back(std::move(segment));
 }
 
-// kPrefix: the cached prefix, then whatever exact objects go on from where it ends.
-void PlanPrefix(std::span<const PromptPiece> pieces, uint32_t cached_rows, std::vector<Source>* source,
-                RowPlan* plan) {
-  plan->exact = true;
-  const auto total = static_cast<uint32_t>(plan->tokens.size());
-  uint32_t known = std::min(cached_rows, total - 1);
-  if (known > 0) {
-    plan->segments.push_back({.piece = PlannedSegment::kCachedPrefix, .position = 0, .rows = known});
-    std::fill_n(source->begin(), known, Source::kCached);
-  }
-  uint32_t offset = 0;
-  for (size_t i = 0; i < pieces.size(); ++i) {
-    const auto n = static_cast<uint32_t>(pieces[i].tokens.size());
-    if (offset > known) break;
-    if (offset + n > known && IsExactInPlace(plan->tokens, offset, pieces[i])) {
-      const uint32_t shown = std::min(n, total - 1 - offset);
-      ReadPiece(i, offset, shown, known - offset, source, plan);
-      known = std::max(known, offset + shown);
-    }
-    offset += n;
-  }
-}
-
-// The last row gives the logits: it is computed even where an object covers it.
-void ComputeLastRow(std::vector<Source>* source, RowPlan* plan) {
-  const auto last = static_cast<uint32_t>(plan->tokens.size() - 1);
-  if ((*source)[last] != Source::kCached) return;
-  (*source)[last] = Source::kRecomputed;
-  PlannedSegment& segment = plan->segments.back();
-  const uint32_t row = last - segment.position;
-  if (row == segment.first_row) {
-    plan->segments.pop_back();
-  } else {
-    segment.replaced.push_back(row);
-  }
-}
-
-void CountRows(const std::vector<Source>& source, RowPlan* plan) {
+RowPlan Finish(const PromptView& prompt, const std::vector<Source>& source, RowPlan plan) {
+  plan.tokens = prompt.tokens;
   for (uint32_t row = 0; row < source.size(); ++row) {
     switch (source[row]) {
       case Source::kCached:
-        ++plan->cached;
+        ++plan.cached;
         continue;
       case Source::kRecomputed:
-        ++plan->recomputed;
+        ++plan.recomputed;
         break;
       case Source::kFresh:
-        ++plan->fresh;
+        ++plan.fresh;
         break;
     }
-    plan->rows.push_back(row);
+    plan.rows.push_back(row);
   }
+  plan.final_recomputed = plan.recomputed;
+  return plan;
 }
 
 }  // namespace
 
+PromptView::PromptView(std::span<const PromptPiece> the_pieces)
+    : pieces(the_pieces), tokens(JoinTokens(the_pieces)) {
+  EPIC_CHECK(!tokens.empty());
+  uint32_t offset = 0;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const auto n = static_cast<uint32_t>(pieces[i].tokens.size());
+    if (pieces[i].object != nullptr && n > 0) {
+      covered.push_back(
+          {.piece = i, .begin = offset, .rows = n, .exact = IsExactInPlace(tokens, offset, pieces[i])});
+    }
+    offset += n;
+  }
+}
+
+std::vector<uint32_t> PromptView::OwnRows() const {
+  std::vector<uint32_t> own;
+  uint32_t row = 0;
+  for (const CoveredRun& run : covered) {
+    for (; row < run.begin; ++row) own.push_back(row);
+    row = run.begin + run.rows;
+  }
+  for (; row < rows(); ++row) own.push_back(row);
+  if (own.empty() || own.back() + 1 != rows()) own.push_back(rows() - 1);
+  return own;
+}
+
+std::vector<uint32_t> RowsRead(const RowPlan& plan, size_t pieces) {
+  std::vector<uint32_t> rows(pieces, 0);
+  for (const PlannedSegment& segment : plan.segments) {
+    if (segment.piece != PlannedSegment::kCachedPrefix) rows[segment.piece] += segment.shown();
+  }
+  return rows;
+}
+
 bool IsExactInPlace(std::span<const TokenId> prompt, size_t offset, const PromptPiece& piece) {
   return piece.object != nullptr && piece.prefix_tokens.size() == offset &&
          std::equal(piece.prefix_tokens.begin(), piece.prefix_tokens.end(), prompt.begin());
+}
+
+RowPlan PlanAll(const PromptView& prompt) { return Finish(prompt, AllComputed(prompt), {.exact = true}); }
+
+RowPlan PlanReading(const PromptView& prompt, std::span<const uint32_t> computed) {
+  std::vector<Source> source = AllComputed(prompt);
+  RowPlan plan{.exact = true};
+  for (const CoveredRun& run : prompt.covered) {
+    std::fill_n(source.begin() + run.begin, run.rows, Source::kCached);
+    plan.exact = plan.exact && run.exact;
+  }
+  for (const uint32_t row : computed) {
+    if (source[row] == Source::kCached) source[row] = Source::kRecomputed;
+  }
+  // The last row gives the logits: it is computed even where an object covers it.
+  if (source.back() == Source::kCached) source.back() = Source::kRecomputed;
+  for (const CoveredRun& run : prompt.covered) ReadRun(run, source, &plan);
+  return Finish(prompt, source, std::move(plan));
+}
+
+RowPlan PlanPrefix(const PromptView& prompt, uint32_t cached_rows) {
+  const uint32_t total = prompt.rows();
+  EPIC_CHECK(cached_rows <= total);
+  std::vector<Source> source = AllComputed(prompt);
+  RowPlan plan{.exact = true};
+  uint32_t known = std::min(cached_rows, total - 1);
+  if (known > 0) plan.segments.push_back({.piece = PlannedSegment::kCachedPrefix, .rows = known});
+  for (const CoveredRun& run : prompt.covered) {
+    const uint32_t end = std::min(run.begin + run.rows, total - 1);
+    if (run.begin > known) break;
+    if (end <= known || !run.exact) continue;
+    plan.segments.push_back(
+        {.piece = run.piece, .position = run.begin, .rows = end - run.begin, .first_row = known - run.begin});
+    known = end;
+  }
+  std::fill_n(source.begin(), known, Source::kCached);
+  return Finish(prompt, source, std::move(plan));
 }
 
 std::vector<TokenId> JoinTokens(std::span<const PromptPiece> pieces) {
@@ -100,36 +134,6 @@ std::vector<TokenId> JoinTokens(std::span<const PromptPiece> pieces) {
     tokens.insert(tokens.end(), piece.tokens.begin(), piece.tokens.end());
   }
   return tokens;
-}
-
-RowPlan PlanRows(std::span<const PromptPiece> pieces, const LinkStrategy& strategy,
-                 uint32_t cached_prefix_rows) {
-  RowPlan plan;
-  plan.tokens = JoinTokens(pieces);
-  EPIC_CHECK(!plan.tokens.empty() && cached_prefix_rows <= plan.tokens.size());
-  std::vector<Source> source;
-  source.reserve(plan.tokens.size());
-  for (const PromptPiece& piece : pieces) {
-    source.insert(source.end(), piece.tokens.size(),
-                  piece.object == nullptr ? Source::kFresh : Source::kRecomputed);
-  }
-  switch (strategy.kind) {
-    case StrategyKind::kFull:
-      plan.exact = true;
-      break;
-    case StrategyKind::kPrefix:
-      PlanPrefix(pieces, cached_prefix_rows, &source, &plan);
-      break;
-    case StrategyKind::kNaive:
-      PlanReuse(pieces, 0, &source, &plan);
-      break;
-    case StrategyKind::kLegoLink:
-      PlanReuse(pieces, strategy.k, &source, &plan);
-      break;
-  }
-  ComputeLastRow(&source, &plan);
-  CountRows(source, &plan);
-  return plan;
 }
 
 }  // namespace epic

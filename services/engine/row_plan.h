@@ -1,5 +1,6 @@
 // Which rows of a linked prompt are computed, which are read and from where, and what usage reports of it.
-// Pure: pieces and strategy in, plan out; no arithmetic on keys and values, no threads.
+// Pure: a prompt and rows in, plan out; no arithmetic on keys and values, no threads. Which rows a strategy
+// wants stands in link_policy.h.
 #ifndef EPIC_SERVICES_ENGINE_ROW_PLAN_H_
 #define EPIC_SERVICES_ENGINE_ROW_PLAN_H_
 
@@ -12,6 +13,28 @@
 
 namespace epic {
 
+// Rows of a prompt that one object covers.
+struct CoveredRun {
+  size_t piece = 0;
+  uint32_t begin = 0;
+  uint32_t rows = 0;   // at least 1
+  bool exact = false;  // in place: the rows before it are, token for token, its compile prefix
+};
+
+// A prompt as strategies see it. Refers to the pieces, which outlive it.
+struct PromptView {
+  // REQUIRES: the pieces hold at least one token; object->layout().tokens == tokens.size() where there is
+  // one.
+  explicit PromptView(std::span<const PromptPiece> pieces);
+  uint32_t rows() const { return static_cast<uint32_t>(tokens.size()); }
+  // Ascending rows that no object covers, and the last row.
+  std::vector<uint32_t> OwnRows() const;
+
+  std::span<const PromptPiece> pieces;
+  std::vector<TokenId> tokens;      // the whole prompt, N of them
+  std::vector<CoveredRun> covered;  // ascending; empty pieces left out
+};
+
 // Rows read from an object or from the cached prefix. Prompt row `position` + r is row r of the source.
 struct PlannedSegment {
   static constexpr size_t kCachedPrefix = ~size_t{0};
@@ -21,6 +44,7 @@ struct PlannedSegment {
   uint32_t first_row = 0;  // rows before it are read elsewhere: computed, or in an earlier segment
   std::vector<uint32_t> replaced;  // further computed rows, ascending, all > first_row
   bool operator==(const PlannedSegment&) const = default;
+  uint32_t shown() const { return rows - first_row - static_cast<uint32_t>(replaced.size()); }
 };
 
 struct RowPlan {
@@ -32,17 +56,27 @@ struct RowPlan {
   uint32_t fresh = 0;  // cached + recomputed + fresh == N
   // Every row of the prompt is what an exact prefill would hold.
   bool exact = false;
+  // Not 0: the plan before a phase that picks at most so many of the rows that are cached here.
+  uint32_t picks = 0;
+  // Covered rows that are computed in the end, where that is known before the run.
+  std::optional<uint32_t> final_recomputed;
 };
+
+// Covered rows that are read, not computed, by piece.
+std::vector<uint32_t> RowsRead(const RowPlan& plan, size_t pieces);
 
 // True when the rows before `offset` are, token for token, the piece's compile prefix: its keys and values
 // are then those of an exact prefill of this prompt. False for own text.
 bool IsExactInPlace(std::span<const TokenId> prompt, size_t offset, const PromptPiece& piece);
 
-// cached_prefix_rows: leading rows that the prefix cache holds for this prompt; used by kPrefix only.
-// REQUIRES: the pieces hold at least one token; object->layout().tokens == tokens.size() where there is one;
-// cached_prefix_rows <= N.
-RowPlan PlanRows(std::span<const PromptPiece> pieces, const LinkStrategy& strategy,
-                 uint32_t cached_prefix_rows);
+// Every row computed.
+RowPlan PlanAll(const PromptView& prompt);
+// The rows of all objects read, but for those that `computed` names (ascending; others may stand among them)
+// and the last row.
+RowPlan PlanReading(const PromptView& prompt, std::span<const uint32_t> computed);
+// The longest exactly known beginning read: `cached_rows` rows of the cached prefix, then whatever exact
+// objects go on from where it ends. REQUIRES: cached_rows <= N.
+RowPlan PlanPrefix(const PromptView& prompt, uint32_t cached_rows);
 
 // The prompt of the pieces, joined.
 std::vector<TokenId> JoinTokens(std::span<const PromptPiece> pieces);

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/random.h"
+#include "services/engine/link_policy.h"
 #include "services/engine/testing/plain_object.h"
 
 namespace epic {

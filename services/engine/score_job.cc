@@ -22,10 +22,6 @@ class ScoreJob final : public PromptJob {
     sink_->OnLogits(next_++, logits);
   }
 
-  void OnPanel(const JobContext& context) override {
-    if (status_.ok() && complete()) Publish(context);
-  }
-
   bool complete() const override { return next_ == expected_; }
   void Finish(const absl::Status& status) override { sink_->OnDone(status, stats_); }
 

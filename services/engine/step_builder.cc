@@ -32,6 +32,7 @@ Step StepBuilder::Build(std::span<const std::unique_ptr<Job>> jobs) {
   std::vector<uint32_t> choices;
   std::vector<Job*> waiting;
   std::vector<uint32_t> remaining;
+  bool is_shallow = true;
   for (const std::unique_ptr<Job>& job : jobs) {
     choices.clear();
     job->AddDecodeRows(&step.groups, &choices);
@@ -42,16 +43,21 @@ Step StepBuilder::Build(std::span<const std::unique_ptr<Job>> jobs) {
     if (job->panels().remaining() > 0) {
       waiting.push_back(job.get());
       remaining.push_back(job->panels().remaining());
+      is_shallow = is_shallow && job->panels().is_shallow;
     }
   }
   const uint32_t budget =
-      step.groups.empty() ? panel_tokens_ : std::max<uint32_t>(panel_tokens_ / kMixedShare, 1);
+      step.groups.empty() || is_shallow ? panel_tokens_ : std::max<uint32_t>(panel_tokens_ / kMixedShare, 1);
   if (waiting.empty()) return step;
   const std::vector<uint32_t> rows = SharePanel(remaining, budget, turn_++ % waiting.size());
   for (size_t i = 0; i < waiting.size(); ++i) {
     if (rows[i] == 0) continue;
-    step.groups.push_back(waiting[i]->panels().Next(rows[i]));
-    step.owners.push_back({.job = waiting[i], .panel_rows = rows[i]});
+    waiting[i]->panels().Next(rows[i], &step.groups);
+    for (size_t group = step.owners.size(); group < step.groups.size(); ++group) {
+      const auto in_group = static_cast<uint32_t>(step.groups[group].tokens.size());
+      step.owners.push_back({.job = waiting[i], .panel_rows = in_group});
+    }
+    step.owners.back().ends_panel = true;
   }
   return step;
 }

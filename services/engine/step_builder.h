@@ -18,6 +18,7 @@ struct GroupOwner {
   Job* job = nullptr;
   uint32_t choice = 0;      // of a decode row
   uint32_t panel_rows = 0;  // 0: a decode row
+  bool ends_panel = false;  // the last group of this job's panel
 };
 
 struct Step {
@@ -32,7 +33,8 @@ std::vector<uint32_t> SharePanel(std::span<const uint32_t> remaining, uint32_t b
 
 class StepBuilder {
  public:
-  // With decode rows in a step its panel is a quarter, so that running answers do not stutter.
+  // With decode rows in a step its panel is a quarter, so that running answers do not stutter; not when all
+  // its panel rows leave after a few layers.
   explicit StepBuilder(uint32_t panel_tokens) : panel_tokens_(panel_tokens) {}
   Step Build(std::span<const std::unique_ptr<Job>> jobs);
 

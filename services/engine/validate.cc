@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <span>
 #include <string>
 
 #include "common/status/error.h"
 #include "common/status/status_macros.h"
+#include "services/engine/link_policy.h"
 #include "services/engine/row_plan.h"
 
 namespace epic {
@@ -53,8 +55,8 @@ absl::Status CheckObject(const RequestLimits& limits, const PromptPiece& piece) 
 }
 
 // legolink-0 reads objects behind a dropped prefix; a plain one would silently be `naive`.
-absl::Status CheckVariants(std::span<const PromptPiece> pieces, const LinkStrategy& strategy) {
-  if (strategy.kind != StrategyKind::kLegoLink || strategy.k > 0) return absl::OkStatus();
+absl::Status CheckVariants(std::span<const PromptPiece> pieces, const LinkPolicy& policy) {
+  if (!policy.refuses_plain_objects()) return absl::OkStatus();
   const std::vector<TokenId> tokens = JoinTokens(pieces);
   size_t offset = 0;
   for (const PromptPiece& piece : pieces) {
@@ -81,7 +83,13 @@ absl::StatusOr<uint64_t> CheckPieces(const RequestLimits& limits, std::span<cons
     EPIC_RETURN_IF_ERROR(CheckObject(limits, piece));
   }
   if (total == 0) return Invalid("the prompt is empty: give at least one token", "messages");
-  EPIC_RETURN_IF_ERROR(CheckVariants(pieces, strategy));
+  const std::unique_ptr<const LinkPolicy> policy = LinkPolicy::Make(strategy);
+  if (policy->highest_layer() >= limits.config->layers) {
+    return Invalid("the strategy names layer " + std::to_string(policy->highest_layer()) +
+                       ", and the model has layers 0.." + std::to_string(limits.config->layers - 1),
+                   "linking.strategy");
+  }
+  EPIC_RETURN_IF_ERROR(CheckVariants(pieces, *policy));
   return total;
 }
 

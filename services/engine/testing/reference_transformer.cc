@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 namespace epic::testing {
@@ -105,9 +106,11 @@ std::vector<double> ReferenceTransformer::Rotate(const std::vector<double>& x, u
   return out;
 }
 
-std::vector<double> ReferenceTransformer::Attend(const std::vector<double>& q, uint32_t position,
+std::vector<double> ReferenceTransformer::Attend(uint32_t layer, const std::vector<double>& q,
+                                                 uint32_t position,
                                                  const std::vector<std::vector<double>>& rotated_k,
-                                                 const std::vector<std::vector<double>>& v) const {
+                                                 const std::vector<std::vector<double>>& v,
+                                                 const ReferenceWeights& on_weights) const {
   const size_t dim = config_.head_dim;
   std::vector<double> out(q.size(), 0.0);
   for (uint32_t head = 0; head < config_.heads; ++head) {
@@ -120,9 +123,11 @@ std::vector<double> ReferenceTransformer::Attend(const std::vector<double>& q, u
     const double highest = *std::max_element(weights.begin(), weights.end());
     double total = 0;
     for (double& weight : weights) total += weight = std::exp(weight - highest);
+    for (double& weight : weights) weight /= total;
     for (uint32_t row = 0; row <= position; ++row) {
-      for (size_t d = 0; d < dim; ++d) out[head * dim + d] += weights[row] / total * v[row][kv + d];
+      for (size_t d = 0; d < dim; ++d) out[head * dim + d] += weights[row] * v[row][kv + d];
     }
+    if (on_weights) on_weights(layer, position, head, weights);
   }
   return out;
 }
@@ -139,38 +144,50 @@ ReferenceRun ReferenceTransformer::Prefill(std::span<const TokenId> tokens) cons
 
 ReferenceRun ReferenceTransformer::Link(std::span<const TokenId> tokens, std::span<const uint32_t> rows,
                                         const ReferenceKv& stored) const {
+  const std::vector<uint32_t> same(rows.begin(), rows.end());
+  const std::vector<ReferenceLayerRows> layers(config_.layers, {.keys = same, .through = same});
+  return LinkByLayer(tokens, layers, stored);
+}
+
+ReferenceRun ReferenceTransformer::LinkByLayer(std::span<const TokenId> tokens,
+                                               std::span<const ReferenceLayerRows> layers,
+                                               const ReferenceKv& stored,
+                                               const ReferenceWeights& on_weights) const {
   ReferenceRun run;
   run.kv = stored;
-  std::vector<std::vector<double>> hidden;
-  for (const uint32_t row : rows) {
+  std::map<uint32_t, std::vector<double>> hidden;
+  for (const uint32_t row : layers[0].keys) {
     const float* begin = &embedding_.values[tokens[row] * embedding_.cols];
-    hidden.emplace_back(begin, begin + embedding_.cols);
+    hidden[row].assign(begin, begin + embedding_.cols);
   }
   for (uint32_t l = 0; l < config_.layers; ++l) {
     const LayerMatrices& layer = layers_[l];
-    std::vector<std::vector<double>> q(rows.size());
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const std::vector<double> x = Norm(hidden[i], layer.attention_norm);
-      q[i] = Multiply(layer.q, x, &layer.q_bias);
-      NormHeads(&q[i], layer.q_norm);
-      run.kv.k[l][rows[i]] = Multiply(layer.k, x, &layer.k_bias);
-      NormHeads(&run.kv.k[l][rows[i]], layer.k_norm);
-      run.kv.v[l][rows[i]] = Multiply(layer.v, x, &layer.v_bias);
+    for (const uint32_t row : layers[l].keys) {
+      const std::vector<double> x = Norm(hidden.at(row), layer.attention_norm);
+      run.kv.k[l][row] = Multiply(layer.k, x, &layer.k_bias);
+      NormHeads(&run.kv.k[l][row], layer.k_norm);
+      run.kv.v[l][row] = Multiply(layer.v, x, &layer.v_bias);
     }
     std::vector<std::vector<double>> rotated;
     for (uint32_t row = 0; row < tokens.size(); ++row) rotated.push_back(Rotate(run.kv.k[l][row], row));
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const auto mixed = Multiply(layer.output, Attend(Rotate(q[i], rows[i]), rows[i], rotated, run.kv.v[l]));
-      for (size_t d = 0; d < mixed.size(); ++d) hidden[i][d] += mixed[d];
-      const std::vector<double> x = Norm(hidden[i], layer.ffn_norm);
+    for (const uint32_t row : layers[l].through) {
+      std::vector<double>& h = hidden.at(row);
+      std::vector<double> q = Multiply(layer.q, Norm(h, layer.attention_norm), &layer.q_bias);
+      NormHeads(&q, layer.q_norm);
+      const auto mixed =
+          Multiply(layer.output, Attend(l, Rotate(q, row), row, rotated, run.kv.v[l], on_weights));
+      for (size_t d = 0; d < mixed.size(); ++d) h[d] += mixed[d];
+      const std::vector<double> x = Norm(h, layer.ffn_norm);
       std::vector<double> gate = Multiply(layer.gate, x);
       const std::vector<double> up = Multiply(layer.up, x);
       for (size_t d = 0; d < gate.size(); ++d) gate[d] = gate[d] / (1.0 + std::exp(-gate[d])) * up[d];
       const std::vector<double> down = Multiply(layer.down, gate);
-      for (size_t d = 0; d < down.size(); ++d) hidden[i][d] += down[d];
+      for (size_t d = 0; d < down.size(); ++d) h[d] += down[d];
     }
   }
-  for (const auto& row : hidden) run.logits.push_back(Multiply(head_, Norm(row, output_norm_)));
+  for (const uint32_t row : layers[config_.layers - 1].through) {
+    run.logits.push_back(Multiply(head_, Norm(hidden.at(row), output_norm_)));
+  }
   return run;
 }
 

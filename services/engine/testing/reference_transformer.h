@@ -6,6 +6,7 @@
 #define EPIC_SERVICES_ENGINE_TESTING_REFERENCE_TRANSFORMER_H_
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,16 @@ struct ReferenceRun {
   ReferenceKv kv;                           // of all rows
 };
 
+// Which rows a layer computes. Ascending; `through` is part of `keys`, and of `through` of the layer before.
+struct ReferenceLayerRows {
+  std::vector<uint32_t> keys;     // keys and values; all others are stored ones
+  std::vector<uint32_t> through;  // attention and MLP too
+};
+
+// Attention weights of one row and head over rows 0..row.
+using ReferenceWeights =
+    std::function<void(uint32_t layer, uint32_t row, uint32_t head, const std::vector<double>& weights)>;
+
 class ReferenceTransformer {
  public:
   explicit ReferenceTransformer(const Model& model, RopePairing pairing);
@@ -36,6 +47,10 @@ class ReferenceTransformer {
   // Only `rows` (ascending) are computed; the others' keys and values are those of `stored`.
   ReferenceRun Link(std::span<const TokenId> tokens, std::span<const uint32_t> rows,
                     const ReferenceKv& stored) const;
+
+  // The same with the rows of each layer. Logits are those of the last layer's `through`.
+  ReferenceRun LinkByLayer(std::span<const TokenId> tokens, std::span<const ReferenceLayerRows> layers,
+                           const ReferenceKv& stored, const ReferenceWeights& on_weights = {}) const;
 
  private:
   struct Matrix {
@@ -51,9 +66,10 @@ class ReferenceTransformer {
   std::vector<double> Norm(const std::vector<double>& x, const Matrix& weight) const;
   void NormHeads(std::vector<double>* x, const Matrix& weight) const;
   std::vector<double> Rotate(const std::vector<double>& x, uint32_t position) const;
-  std::vector<double> Attend(const std::vector<double>& q, uint32_t position,
+  std::vector<double> Attend(uint32_t layer, const std::vector<double>& q, uint32_t position,
                              const std::vector<std::vector<double>>& rotated_k,
-                             const std::vector<std::vector<double>>& v) const;
+                             const std::vector<std::vector<double>>& v,
+                             const ReferenceWeights& on_weights) const;
 
   const ModelConfig config_;
   const RopePairing pairing_;

@@ -8,7 +8,7 @@
 #include "common/status/context_place.h"
 #include "common/status/error.h"
 #include "common/status/status_macros.h"
-#include "services/engine/row_plan.h"
+#include "services/engine/link_policy.h"
 
 namespace epic {
 
@@ -40,8 +40,7 @@ void LinkCallImpl::Start() {
   const bool has_context = std::any_of(job_.pieces.begin(), job_.pieces.end(), [](const LinkPiece& piece) {
     return piece.kind == LinkPiece::Kind::kContext;
   });
-  const StrategyKind kind = job_.strategy.kind;
-  reads_objects_ = has_context && kind != StrategyKind::kFull && kind != StrategyKind::kPrefix;
+  reads_objects_ = has_context && LinkPolicy::Make(job_.strategy)->reads_objects();
   {
     MutexLock lock(&mu_);
     pieces_.resize(job_.pieces.size());
@@ -231,16 +230,7 @@ LinkRequest LinkCallImpl::MakeRequest() {
                               .prefix_tokens = std::move(piece.prefix_tokens),
                               .is_context = piece.kind == LinkPiece::Kind::kContext});
   }
-  if (job_.strategy.kind == StrategyKind::kPrefix) return request;
-  const RowPlan plan = PlanRows(request.pieces, job_.strategy, 0);
-  const std::vector<uint32_t> read = ReadRows(request.pieces, job_.strategy);
-  for (size_t i = 0; i < read.size(); ++i) accounts_[i].read_rows = read[i];
-  LinkStats planned;
-  planned.prompt_tokens = static_cast<uint32_t>(plan.tokens.size());
-  planned.cached_tokens = plan.cached;
-  planned.recomputed_tokens = plan.recomputed;
-  planned.fresh_tokens = plan.fresh;
-  planned_recomputed_ = AccountFor(planned, accounts_, reads_objects_).recomputed;
+  planned_recomputed_ = PlannedRecomputed(request.pieces, job_.strategy, accounts_, reads_objects_);
   return request;
 }
 
@@ -252,6 +242,8 @@ void LinkCallImpl::Admit() {
 
 void LinkCallImpl::OnLinked(const LinkStats& stats) {
   Admit();
+  shared_->CountLink(job_.strategy);
+  for (size_t i = 0; i < stats.read_rows.size(); ++i) accounts_[i].read_rows = stats.read_rows[i];
   const PromptUsage usage = AccountFor(stats, accounts_, reads_objects_);
   usage_.prompt_tokens = usage.prompt;
   usage_.cached_tokens = usage.cached;

@@ -29,10 +29,17 @@ LinkService::Shared::Shared(const HeadLimits& limits, const ServedModel* model, 
       heads(limits, model->identity, model->alias, store),
       unsound(store, metrics) {
   if (metrics == nullptr) return;
-  series.emplace(Series{metrics->GetHistogram(MetricId::kInterTokenLatencySeconds), {}});
+  series.emplace(Series{metrics->GetHistogram(MetricId::kInterTokenLatencySeconds), {}, {}});
   for (const std::string_view result : kLookupResults) {
     series->lookups.push_back(metrics->GetCounter(MetricId::kObjectLookupsTotal, {result}));
   }
+  for (const std::string_view family : kStrategyFamilies) {
+    series->links.push_back(metrics->GetCounter(MetricId::kLinksTotal, {family}));
+  }
+}
+
+void LinkService::Shared::CountLink(const LinkStrategy& strategy) {
+  if (series.has_value()) series->links[static_cast<size_t>(strategy.kind)].Add();
 }
 
 void LinkService::Shared::CountLookup(const AcquireResult& result) {

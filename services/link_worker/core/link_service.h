@@ -48,6 +48,8 @@ class LinkService final : public Linker {
            Executor* executor, const Clock* clock, Metrics* metrics);
     // Counts one look-up of an object.
     void CountLookup(const AcquireResult& result);
+    // Counts one prompt that was linked.
+    void CountLink(const LinkStrategy& strategy);
 
     const ServedModel* const model;
     KvStore* const store;
@@ -60,6 +62,7 @@ class LinkService final : public Linker {
     struct Series {
       Histogram inter_token;
       std::vector<Counter> lookups;  // hit, then by MissCause
+      std::vector<Counter> links;    // by StrategyKind
     };
     std::optional<Series> series;  // none without metrics
     std::atomic<uint64_t> calls{0}, active{0}, objects_found{0}, objects_missing{0};

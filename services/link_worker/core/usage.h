@@ -4,6 +4,7 @@
 #define EPIC_SERVICES_LINK_WORKER_CORE_USAGE_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,7 +17,7 @@ namespace epic {
 struct PieceAccount {
   LinkPiece::Kind kind = LinkPiece::Kind::kText;
   uint32_t tokens = 0;
-  uint32_t read_rows = 0;     // whose KV the link reads
+  uint32_t read_rows = 0;     // whose KV the link read
   bool computed_now = false;  // its object was compiled because of this request
 };
 
@@ -28,15 +29,17 @@ struct PromptUsage {
   bool operator==(const PromptUsage&) const = default;
 };
 
-// Rows that the link reads from each piece's object.
-std::vector<uint32_t> ReadRows(std::span<const PromptPiece> pieces, const LinkStrategy& strategy);
-
 // The engine's counts, where
 //  - rows read from an object that was compiled for this request were computed: recomputed for a context,
 //    fresh for the head;
 //  - rows of contexts that the engine was given as own text (`full`, `prefix`) and computed are recomputed.
 // ENSURES: cached + recomputed + fresh == prompt.
 PromptUsage AccountFor(const LinkStats& stats, std::span<const PieceAccount> pieces, bool objects_given);
+
+// The recomputed rows that AccountFor will report, before the run; nullopt where only the run can tell.
+// `accounts` needs no read_rows.
+std::optional<uint32_t> PlannedRecomputed(std::span<const PromptPiece> pieces, const LinkStrategy& strategy,
+                                          std::vector<PieceAccount> accounts, bool objects_given);
 
 }  // namespace epic
 

@@ -45,19 +45,39 @@ TEST(UsageTest, UnderPrefixTheCachedBeginningEndsInsideAContext) {
   EXPECT_EQ(AccountFor(Stats(50, 0, 80), pieces, false), (PromptUsage{130, 50, 70, 10}));
 }
 
-TEST(UsageTest, ReadRowsFollowsThePlanOfTheEngine) {
-  const auto object = [](uint32_t n) {
-    return std::make_shared<testing::PlainObject>(
-        KvLayout{.layers = 1, .kv_heads = 1, .head_dim = 2, .tokens = n, .dtype = KvDtype::kF32});
+PromptPiece Piece(uint32_t n, bool covered) {
+  PromptPiece piece;
+  piece.tokens.assign(n, 1);
+  if (!covered) return piece;
+  piece.object = std::make_shared<testing::PlainObject>(
+      KvLayout{.layers = 1, .kv_heads = 1, .head_dim = 2, .tokens = n, .dtype = KvDtype::kF32});
+  return piece;
+}
+
+TEST(UsageTest, WhatWillBeRecomputedIsSaidBeforeTheRunWhereItIsKnown) {
+  const std::vector<PromptPiece> pieces = {Piece(20, true), Piece(100, true), Piece(10, false)};
+  const std::vector<PieceAccount> stored = {{kHead, 20}, {kContext, 100}, {kText, 10}};
+  const auto planned = [&](const LinkStrategy& strategy, const std::vector<PieceAccount>& accounts) {
+    return PlannedRecomputed(pieces, strategy, accounts, /*objects_given=*/true);
   };
-  const auto piece = [&](uint32_t n, bool covered) {
-    return PromptPiece{std::vector<TokenId>(n, 1), covered ? object(n) : nullptr, {}, true};
-  };
-  const std::vector<PromptPiece> pieces = {piece(5, true), piece(40, true), piece(7, true), piece(3, false)};
-  EXPECT_EQ(ReadRows(pieces, {.kind = StrategyKind::kLegoLink, .k = 16}),
-            (std::vector<uint32_t>{5, 24, 0, 0}));
-  EXPECT_EQ(ReadRows(pieces, {.kind = StrategyKind::kNaive}), (std::vector<uint32_t>{5, 40, 7, 0}));
-  EXPECT_EQ(ReadRows(pieces, {.kind = StrategyKind::kFull}), (std::vector<uint32_t>{0, 0, 0, 0}));
+  const LinkStrategy legolink{.kind = StrategyKind::kLegoLink, .k = 16};
+  const LinkStrategy cacheblend{.kind = StrategyKind::kCacheBlend};
+  const LinkStrategy query_guided{.kind = StrategyKind::kQueryGuided, .budget = 7};
+  EXPECT_EQ(planned(legolink, stored), 16u);
+  EXPECT_EQ(planned(cacheblend, stored), 15u);
+  EXPECT_EQ(planned(query_guided, stored), 7u);
+  EXPECT_EQ(planned({.kind = StrategyKind::kPrefix}, stored), std::nullopt);
+  // A context compiled for the request is recomputed whole, and how much of it was read only the run can
+  // tell.
+  const std::vector<PieceAccount> compiled = {{kHead, 20}, {kContext, 100, 0, true}, {kText, 10}};
+  EXPECT_EQ(planned(legolink, compiled), 100u);
+  EXPECT_EQ(planned(cacheblend, compiled), std::nullopt);
+  EXPECT_EQ(PlannedRecomputed(pieces, {.kind = StrategyKind::kFull}, stored, false), 100u);
+  // The last row is covered: it is computed, picked or not.
+  const std::vector<PromptPiece> covered = {Piece(10, false), Piece(100, true)};
+  const std::vector<PieceAccount> accounts = {{kText, 10}, {kContext, 100}};
+  EXPECT_EQ(PlannedRecomputed(covered, query_guided, accounts, true), std::nullopt);
+  EXPECT_EQ(PlannedRecomputed(covered, legolink, accounts, true), 17u);
 }
 
 }  // namespace

@@ -114,8 +114,8 @@ class ContextApi {
 struct LinkingRequest {
   std::optional<std::string> strategy;
   std::optional<int64_t> k;
-  std::optional<double> ratio;    // cacheblend: not built, refused
-  std::optional<int64_t> budget;  // query-guided: not built, refused
+  std::optional<double> ratio;    // of cacheblend
+  std::optional<int64_t> budget;  // of query-guided
   // none | bos | bos4 | system: the head of this very prompt.
   std::optional<std::string> compile_prefix;
   // As in a create, instead of the word.

@@ -6,6 +6,7 @@
 
 #include "common/status/error.h"
 #include "common/status/status_macros.h"
+#include "services/engine/link_policy.h"
 #include "services/router/core/checks.h"
 #include "services/router/core/prompt.h"
 
@@ -38,8 +39,7 @@ absl::StatusOr<ChatJob> MakeChatJob(const RouterParts& parts, const std::string&
   if (prompt.tokens >= window || (chat.max_tokens.has_value() && *chat.max_tokens > window - prompt.tokens)) {
     return TooLong(prompt.tokens, chat.max_tokens, window, chat.max_tokens_param);
   }
-  const StrategyKind kind = chat.strategy.kind;
-  const bool reads = kind != StrategyKind::kFull && kind != StrategyKind::kPrefix;
+  const bool reads = LinkPolicy::Make(chat.strategy)->reads_objects();
   const uint32_t left = window - prompt.tokens;
   ChatJob job;
   job.has_seed = chat.has_seed;

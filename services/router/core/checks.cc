@@ -275,32 +275,35 @@ absl::Status CheckMessages(const std::vector<ChatMessage>& messages, const Route
 }
 
 absl::StatusOr<LinkStrategy> CheckLinking(const LinkingRequest& linking, const RouterParts& parts) {
-  if (linking.ratio.has_value()) {
-    return Error(ErrorCode::kUnsupportedParameter, "no served strategy takes a ratio: leave it out",
-                 "linking.ratio");
-  }
-  if (linking.budget.has_value()) {
-    return Error(ErrorCode::kUnsupportedParameter, "no served strategy takes a budget: leave it out",
-                 "linking.budget");
-  }
   if (linking.auto_mode.has_value() && *linking.auto_mode != "off") {
     const bool known = *linking.auto_mode == "background" || *linking.auto_mode == "linked";
     if (!known) return Invalid("linking.auto must be off", "linking.auto");
     return Error(ErrorCode::kUnsupportedParameter, "linking.auto is not supported yet: use off",
                  "linking.auto");
   }
-  std::optional<uint32_t> k;
+  StrategyFields fields;
+  fields.ratio = linking.ratio;
   if (linking.k.has_value()) {
     EPIC_RETURN_IF_ERROR(CheckRange(*linking.k, int64_t{0}, int64_t{65536}, "linking.k"));
-    k = static_cast<uint32_t>(*linking.k);
+    fields.k = static_cast<uint32_t>(*linking.k);
   }
-  EPIC_ASSIGN_OR_RETURN(std::optional<CompilePrefixKind> prefix, CheckLinkingPrefix(linking));
-  const std::string fallback = k.has_value() ? "legolink" : parts.default_strategy;
+  if (linking.budget.has_value()) {
+    EPIC_RETURN_IF_ERROR(CheckRange(*linking.budget, int64_t{1}, int64_t{65536}, "linking.budget"));
+    fields.budget = static_cast<uint32_t>(*linking.budget);
+  }
+  EPIC_ASSIGN_OR_RETURN(fields.compile_prefix, CheckLinkingPrefix(linking));
+  // A request that gives a number alone means the strategy that takes it.
+  const std::string fallback = fields.k.has_value()        ? "legolink"
+                               : fields.ratio.has_value()  ? "cacheblend"
+                               : fields.budget.has_value() ? "query-guided"
+                                                           : parts.default_strategy;
   const std::string name = linking.strategy.value_or(fallback);
-  if (!prefix.has_value() && (name == "legolink-0" || (name == "legolink" && k == 0u))) {
-    EPIC_ASSIGN_OR_RETURN(prefix, ParseCompilePrefix(parts.default_compile_prefix, kLinkingPrefixParam));
+  if (!fields.compile_prefix.has_value() &&
+      (name == "legolink-0" || (name == "legolink" && fields.k == 0u))) {
+    EPIC_ASSIGN_OR_RETURN(fields.compile_prefix,
+                          ParseCompilePrefix(parts.default_compile_prefix, kLinkingPrefixParam));
   }
-  return ParseStrategy(name, k, prefix);
+  return ParseStrategy(name, fields);
 }
 
 absl::StatusOr<CheckedChat> CheckChat(const ChatRequest& request, const RouterParts& parts) {

@@ -131,12 +131,35 @@ TEST(ChecksTest, BadBoundsAndStopsOfAChatAreRefusedByName) {
 
 TEST(ChecksTest, BadLinkingOfAChatIsRefusedByName) {
   ExpectRefusals({
-      {"ratio", kNotSupported, "linking.ratio", [](auto& r) { r.linking.ratio = 0.15; }},
-      {"budget", kNotSupported, "linking.budget", [](auto& r) { r.linking.budget = 16; }},
+      {"ratio above", kBad, "linking.ratio", [](auto& r) { r.linking.ratio = 1.01; }},
+      {"ratio NaN", kBad, "linking.ratio", [](auto& r) { r.linking.ratio = kNaN; }},
+      {"ratio of another", kBad, "linking.ratio",
+       [](auto& r) {
+         r.linking.strategy = "legolink-16";
+         r.linking.ratio = 0.15;
+       }},
+      {"two ratios", kBad, "linking.ratio",
+       [](auto& r) {
+         r.linking.strategy = "cacheblend-0.15:paper";
+         r.linking.ratio = 0.2;
+       }},
+      {"budget zero", kBad, "linking.budget", [](auto& r) { r.linking.budget = 0; }},
+      {"budget above", kBad, "linking.budget", [](auto& r) { r.linking.budget = int64_t{1} << 40; }},
+      {"two budgets", kBad, "linking.budget",
+       [](auto& r) {
+         r.linking.strategy = "query-guided-16";
+         r.linking.budget = 8;
+       }},
+      {"ratio and budget", kBad, "linking.budget",
+       [](auto& r) {
+         r.linking.ratio = 0.15;
+         r.linking.budget = 16;
+       }},
       {"auto", kNotSupported, "linking.auto", [](auto& r) { r.linking.auto_mode = "linked"; }},
       {"auto word", kBad, "linking.auto", [](auto& r) { r.linking.auto_mode = "yes"; }},
-      {"cacheblend", kNotSupported, "linking.strategy",
-       [](auto& r) { r.linking.strategy = "cacheblend-0.15"; }},
+      {"ratio in the name", kBad, "linking.strategy", [](auto& r) { r.linking.strategy = "cacheblend-1.5"; }},
+      {"options of measurements", kBad, "linking.strategy",
+       [](auto& r) { r.linking.strategy = "query-guided-16:first=4"; }},
       {"strategy word", kBad, "linking.strategy", [](auto& r) { r.linking.strategy = "fast"; }},
       {"k below", kBad, "linking.k", [](auto& r) { r.linking.k = -1; }},
       {"two ks", kBad, "linking.k",
@@ -206,6 +229,11 @@ TEST(ChecksTest, LinkingTakesTheServersDefaultsWhereItNamesNone) {
   EXPECT_EQ(name({}), "legolink-16");
   EXPECT_EQ(name({.strategy = {}, .k = 8}), "legolink-8");
   EXPECT_EQ(name({.strategy = "full"}), "full");
+  EXPECT_EQ(name({.strategy = "cacheblend"}), "cacheblend-0.15");
+  EXPECT_EQ(name({.strategy = "cacheblend:attention", .ratio = 0.3}), "cacheblend-0.3:attention");
+  EXPECT_EQ(name({.strategy = {}, .ratio = 0.2}), "cacheblend-0.2");
+  EXPECT_EQ(name({.strategy = "query-guided", .budget = 32}), "query-guided-32");
+  EXPECT_EQ(name({.strategy = {}, .budget = 8}), "query-guided-8");
   LinkingRequest zero;
   zero.strategy = "legolink-0";
   EXPECT_EQ(CheckLinking(zero, world.parts)->compile_prefix, CompilePrefixKind::kBos4);

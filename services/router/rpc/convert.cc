@@ -148,6 +148,8 @@ absl::StatusOr<LinkingRequest> FromProto(const v1::Linking& proto) {
   LinkingRequest linking;
   linking.strategy = Present(proto.has_strategy(), proto.strategy());
   linking.k = Present<int64_t>(proto.has_k(), proto.k());
+  linking.ratio = Present<double>(proto.has_ratio(), proto.ratio());
+  linking.budget = Present<int64_t>(proto.has_budget(), proto.budget());
   EPIC_ASSIGN_OR_RETURN(linking.compile_prefix, PrefixName(proto.compile_prefix(), "linking.compile_prefix"));
   if (proto.has_prefix()) {
     EPIC_ASSIGN_OR_RETURN(linking.compile_prefix_object, FromProto(proto.prefix(), "linking.compile_prefix"));

@@ -16,7 +16,11 @@ TEST(ConvertTest, ChatRequestKeepsPresence) {
   EXPECT_EQ(empty.linking.strategy, std::nullopt);
   proto.set_temperature(0);
   proto.set_n(0);
+  EXPECT_EQ(empty.linking.ratio, std::nullopt);
+  EXPECT_EQ(empty.linking.budget, std::nullopt);
   proto.mutable_linking()->set_k(0);
+  proto.mutable_linking()->set_ratio(0);
+  proto.mutable_linking()->set_budget(9);
   proto.add_stop("");
   auto* bias = proto.add_logit_bias();
   bias->set_token(7);
@@ -25,6 +29,8 @@ TEST(ConvertTest, ChatRequestKeepsPresence) {
   EXPECT_EQ(set.temperature, 0.0);
   EXPECT_EQ(set.n, 0);
   EXPECT_EQ(set.linking.k, 0);
+  EXPECT_EQ(set.linking.ratio, 0.0);
+  EXPECT_EQ(set.linking.budget, 9);
   EXPECT_EQ(set.stop, std::vector<std::string>{""});
   ASSERT_EQ(set.logit_bias.size(), 1u);
   EXPECT_EQ(set.logit_bias[0].first, "7");

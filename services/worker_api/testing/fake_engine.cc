@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "common/status/error.h"
-#include "services/engine/row_plan.h"
+#include "services/engine/link_policy.h"
 
 namespace epic::testing {
 
@@ -138,6 +138,7 @@ bool FakeEngine::StepLink(Link& link) {
     stats.cached_tokens = plan.cached;
     stats.recomputed_tokens = plan.recomputed;
     stats.fresh_tokens = plan.fresh;
+    stats.read_rows = RowsRead(plan, link.request.pieces.size());
     link.sink->OnLinked(stats);
     if (end.ok()) return false;
     link.request.pieces.clear();
