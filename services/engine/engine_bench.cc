@@ -1,5 +1,6 @@
 // Time to the first token of shape M (8 contexts of 512 tokens, 64 of own text) computed in full and linked
-// by legolink-16, interleaved on one engine; then prefill and decode rates.
+// by legolink-16, cacheblend-0.15 and query-guided-16, interleaved on one engine; then prefill and decode
+// rates.
 //
 //   epic_engine_bench [--model FILE] [--repeats N] [--quick] [--json]
 //
@@ -37,6 +38,8 @@ using testing::Text;
 
 constexpr LinkStrategy kFull{StrategyKind::kFull, 0};
 constexpr LinkStrategy kLegoLink16{StrategyKind::kLegoLink, 16};
+constexpr LinkStrategy kCacheBlend15{.kind = StrategyKind::kCacheBlend, .k = 0};
+constexpr LinkStrategy kQueryGuided16{.kind = StrategyKind::kQueryGuided, .k = 0};
 constexpr uint32_t kChunks = 8;
 constexpr uint32_t kChunkTokens = 512;
 constexpr uint32_t kOwnTokens = 64;
@@ -149,6 +152,32 @@ class Bench {
     }
   }
 
+  // Links of the strategies that look before they link, beside legolink-16: time to the first token, and the
+  // share of it that went into choosing rows.
+  void TimeChoices() {
+    std::vector<double> legolink, blend, guided, blend_ratio, guided_ratio, blend_share, guided_share;
+    for (int i = 0; i < flags_.repeats; ++i) {
+      legolink.push_back(TimeToFirstToken(kLegoLink16));
+      blend.push_back(TimeToFirstToken(kCacheBlend15));
+      blend_share.push_back(stats_.decide_ns * 1e-9 / blend.back());
+      guided.push_back(TimeToFirstToken(kQueryGuided16));
+      guided_share.push_back(stats_.decide_ns * 1e-9 / guided.back());
+      blend_ratio.push_back(blend.back() / legolink.back());
+      guided_ratio.push_back(guided.back() / legolink.back());
+    }
+    Report("legolink-16 TTFT, s", SpreadOf(legolink));
+    Report("cacheblend-0.15 TTFT, s", SpreadOf(blend));
+    Report("cacheblend-0.15, share of choosing rows", SpreadOf(blend_share));
+    Report("query-guided-16 TTFT, s", SpreadOf(guided));
+    Report("query-guided-16, share of choosing rows", SpreadOf(guided_share));
+    Report("TTFT ratio query-guided-16 / legolink-16", SpreadOf(guided_ratio));
+    Report("TTFT ratio cacheblend-0.15 / legolink-16", SpreadOf(blend_ratio));
+    const double ratio = SpreadOf(blend_ratio).median;
+    const double share = SpreadOf(guided_share).median;
+    checks_.push_back({"TTFT ratio cacheblend-0.15 / legolink-16", ratio, 2.5, ratio >= 2.5, false});
+    checks_.push_back({"query-guided-16, share of choosing rows", share, 0.15, share <= 0.15, false});
+  }
+
   void TimeDecode(uint32_t sequences) {
     std::vector<double> rates;
     for (int i = 0; i < std::min(flags_.repeats, 3); ++i) {
@@ -212,6 +241,7 @@ class Bench {
     EPIC_CHECK(engine_->SubmitLink(std::move(request), sink).ok());
     EPIC_CHECK(sink->done.Wait().ok());
     sink->on_token = nullptr;
+    stats_ = sink->stats;
     return (first_ns - begin_ns) * 1e-9;
   }
 
@@ -226,6 +256,7 @@ class Bench {
   const std::unique_ptr<Engine> engine_;
   std::vector<PromptPiece> pieces_;
   std::vector<Check> checks_;
+  LinkStats stats_;  // of the last time to the first token
 };
 
 }  // namespace
@@ -242,6 +273,7 @@ int main(int argc, char** argv) {
   bench.Describe();
   bench.CheckEquality();
   bench.TimeLinks();
+  bench.TimeChoices();
   bench.TimeDecode(1);
   bench.TimeDecode(8);
   return bench.Finish();

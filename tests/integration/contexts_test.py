@@ -63,6 +63,27 @@ class AccountingTest(unittest.TestCase):
         self.assertEqual(usage["prompt_tokens_details"]["cached_tokens"], 0)
         self.assertGreaterEqual(usage["recomputed_tokens"], sum(context["tokens"] for context in self.contexts))
 
+    def test_strategies_that_look_first_account_for_what_they_picked(self):
+        parts = [part(context) for context in self.contexts[:4]] + [question()]
+        covered = sum(context["tokens"] for context in self.contexts[:4])
+        for linking, name, rows in [
+            ({"strategy": "query-guided"}, "query-guided-16", 4 * 16),
+            ({"strategy": "query-guided", "budget": 5}, "query-guided-5", 4 * 5),
+            ({"strategy": "cacheblend-0.15"}, "cacheblend-0.15", covered * 15 // 100),
+            ({"strategy": "cacheblend:attention", "ratio": 0.25}, "cacheblend-0.25:attention", covered // 4),
+        ]:
+            with self.subTest(linking):
+                before = self.server.metrics()
+                answer = self.server.chat(parts, linking=linking)
+                usage = self.usage(answer)
+                self.assertEqual(usage["recomputed_tokens"], rows)
+                self.assertGreaterEqual(usage["prompt_tokens_details"]["cached_tokens"], covered - rows)
+                self.assertEqual(answer.headers["x-epic-linking"], f"{name}; recomputed={rows}")
+                self.assertGreater(answer.json()["timings"]["decide_ms"], 0)
+                family = name.rsplit("-", 1)[0]
+                series = f'epic_links_total{{strategy="{family}"}}'
+                self.assertEqual(self.server.metrics()[series] - before[series], 1)
+
     def test_the_same_text_again_is_the_same_context(self):
         answer = self.server.create(words(100, 0))
         self.assertEqual(answer.status, 200)
