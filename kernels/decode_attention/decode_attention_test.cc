@@ -267,6 +267,34 @@ TEST_P(DecodeAttentionTest, KeysThatARowDoesNotSeeDoNotReachItThoughTheyAreNotNu
   EXPECT_TRUE(std::none_of(early.begin(), early.end(), [](float value) { return std::isnan(value); }));
 }
 
+TEST_P(DecodeAttentionTest, AMemoryWhoseScoresAreAllMinusInfinityWeighsNothing) {
+  const Shape shape = {2, 1, 16, DType::kF32, RopePairs::kNorm};
+  World world(shape, 86);
+  Memory* const sound = world.Add(30);
+  world.AddSequence({sound}, 0);
+  Sequence& sequence = world.sequences()[0];
+  sequence.segments[0].first_row = 0;
+  sequence.segments[0].replaced_count = 0;
+  // Every product with the query overflows: the keys are the query, turned round, times a huge number.
+  Memory* const loud = world.Add(1);
+  KvSegment segment = loud->View();
+  segment.position = 0;
+  sequence.position = 40;
+  sequence.segments[0].position = 5;
+  std::fill(loud->k32.begin(), loud->k32.end(), 0.0f);
+  std::fill(sequence.q.begin(), sequence.q.end(), 0.0f);
+  for (uint32_t head = 0; head < shape.heads; ++head)
+    sequence.q[head * shape.head_dim + shape.head_dim - 2] = 64;
+  // The slowest pair turns by less than a right angle, so its first element keeps its sign.
+  loud->k32[1 + shape.head_dim - 2] = -3e38f;
+  const std::vector<float> before = world.Run(KernelPath::kCpu, &pool_);
+  sequence.segments.insert(sequence.segments.begin(), segment);
+  const std::vector<float> after = world.Run(KernelPath::kCpu, &pool_);
+  EXPECT_EQ(after, before);
+  loud->k32[1 + shape.head_dim - 2] = 3.0f;  // the control: a product of the other sign weighs much
+  EXPECT_NE(world.Run(KernelPath::kCpu, &pool_), before);
+}
+
 TEST_P(DecodeAttentionTest, ARowThatSeesNothingGetsZeros) {
   const Shape shape = kShapes[0];
   World world(shape, 84);

@@ -228,7 +228,8 @@ HWY_INLINE void WeightRow(const TaskMemory& memory, size_t row, size_t visible, 
   }
   const float before = memory.highest[row];
   const float now = std::max(before, hn::GetLane(hn::MaxOfLanes(d, highest)));
-  const auto shift = hn::Set(d, now);
+  // Scores that are all minus infinity weigh nothing.
+  const auto shift = hn::Set(d, now == kMinusInfinity ? 0.0f : now);
   auto total = hn::Zero(d);
   for (size_t i = 0; i < width; i += kLanes) {
     const auto weight = Exp2(hn::Sub(hn::LoadU(d, scores + i), shift));

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "common/base/check.h"
+#include "kernels/decode_attention/decode_attention.h"
 #include "kernels/kv_write/kv_write.h"
 #include "kernels/rms_norm/rms_norm.h"
 #include "kernels/segment_attention/segment_attention.h"
@@ -19,6 +20,10 @@ constexpr size_t kHeadRows = 32;
 size_t QWidth(const ModelConfig& config) { return size_t{config.heads} * config.head_dim; }
 size_t KvWidth(const ModelConfig& config) { return size_t{config.kv_heads} * config.head_dim; }
 size_t QkvWidth(const ModelConfig& config) { return QWidth(config) + 2 * KvWidth(config); }
+
+float AttentionScale(const ModelConfig& config) {
+  return 1.0f / std::sqrt(static_cast<float>(config.head_dim));
+}
 
 const float* BiasAt(const LayerWeights& weights, size_t offset) {
   return weights.qkv_bias.empty() ? nullptr : weights.qkv_bias.data() + offset;
@@ -291,7 +296,7 @@ SegmentAttentionArgs Forward::AttentionOf(const RowGroup& group, const Placed& p
   args.heads = config_.heads;
   args.kv_heads = config_.kv_heads;
   args.head_dim = config_.head_dim;
-  args.scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
+  args.scale = AttentionScale(config_);
   args.segments = segments_;
   args.rope = rope_;
   return args;
@@ -306,12 +311,30 @@ void Forward::Observe(std::span<const RowGroup> groups, uint32_t layer, const fl
 }
 
 void Forward::Attend(std::span<const RowGroup> groups, uint32_t layer, const float* q, size_t q_stride) {
+  decode_segments_.clear();
+  std::vector<DecodeRow> decode;
   for (const size_t g : order_) {
     SegmentAttentionArgs args = AttentionOf(groups[g], placed_[g], layer, q, q_stride);
     args.out_stride = QWidth(config_);
     args.out = mixed_.data() + placed_[g].begin * args.out_stride;
-    SegmentAttention(args, pool_);
+    if (groups[g].kind == RowKind::kPrompt) {
+      SegmentAttention(args, pool_);
+      continue;
+    }
+    decode_segments_.push_back(std::move(segments_));
+    for (size_t r = 0; r < args.rows; ++r) {
+      decode.push_back({args.q + r * q_stride, args.q_positions[r], decode_segments_.back(),
+                        args.out + r * args.out_stride});
+    }
   }
+  // All at once: what several of them read is read once.
+  DecodeAttention({.rows = decode,
+                   .heads = config_.heads,
+                   .kv_heads = config_.kv_heads,
+                   .head_dim = config_.head_dim,
+                   .scale = AttentionScale(config_),
+                   .rope = rope_},
+                  pool_);
 }
 
 void Forward::OutputAndMlp(const LayerWeights& weights, size_t rows) {
