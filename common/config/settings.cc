@@ -50,8 +50,7 @@ std::string CheckStrategy(std::string_view value) {
   }
   if (IsShare(ratio)) return {};
   return "use full, prefix, naive, legolink-K with K rows a context, such as legolink-16, cacheblend-R with "
-         "a "
-         "share R of the rows, such as cacheblend-0.15, or query-guided-B with B rows a context";
+         "a share R of the rows, such as cacheblend-0.15, or query-guided-B with B rows a context";
 }
 
 std::string CheckNotEmpty(std::string_view value) { return value.empty() ? "must not be empty" : ""; }

@@ -96,8 +96,7 @@ void PromptJob::EndScout(const JobContext& context) {
       !AreRowsFinite(FirstLayers(context.shape, layers), *scouted, 0, scouted->capacity())) {
     return FailNotFinite(
         "the values by which rows are chosen are not numbers for this prompt, and nothing of it was kept: "
-        "check "
-        "the model file if this happens again");
+        "check the model file if this happens again");
   }
   plan_ = PlanReading(view_, policy_->Pick(view_, scores));
   if (scout_phase_->keeps) {
