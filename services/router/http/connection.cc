@@ -402,7 +402,12 @@ bool HttpConnection::AppendOutput() {
 void HttpConnection::AppendPing() { next_out_ += http11_ ? PrintChunk(kPing) : std::string(kPing); }
 
 void HttpConnection::Pump() {
-  if (state_ == State::kClosed || writing_) return;
+  if (state_ == State::kClosed) return;
+  if (writing_) {
+    // A reader that has stopped is not waited for.
+    if (exchange_ != nullptr && exchange_->overflowed()) OnClientGone();
+    return;
+  }
   if (exchange_ != nullptr && !complete_ && !AppendOutput()) return;
   if (next_out_.empty()) {
     if (state_ == State::kBusy && complete_) {

@@ -39,6 +39,7 @@ bool Exchange::Write(std::string_view bytes) {
   if (unsent > 0 && unsent + bytes.size() > stream_buffer_bytes_) {
     overflowed_ = true;
     cancel_.Cancel();
+    woken_ = false;  // a wake may wait for a write to end, and that write for the reader
     WakeLocked();
     return false;
   }
@@ -69,6 +70,11 @@ Exchange::Output Exchange::Take() {
   output.cause = cause_;
   in_flight_bytes_ = output.bytes.size();
   return output;
+}
+
+bool Exchange::overflowed() const {
+  MutexLock lock(&mu_);
+  return overflowed_;
 }
 
 void Exchange::Detach() {

@@ -54,6 +54,8 @@ class Exchange {
   };
   // What came since the last call. The bytes of the call before are taken as sent.
   Output Take() ABSL_LOCKS_EXCLUDED(mu_);
+  // True once Write refused for want of room: the reader has stopped.
+  bool overflowed() const ABSL_LOCKS_EXCLUDED(mu_);
   // The client is gone: whatever runs for the request should end.
   void Cancel() { cancel_.Cancel(); }
   // Ends the connection's part; `wake` is never called after it returned. Cancels nothing by itself: work
@@ -68,7 +70,7 @@ class Exchange {
   // Synchronises itself.
   CancelSource cancel_;
   // Guarded by mu_.
-  Mutex mu_;
+  mutable Mutex mu_;
   std::function<void()> wake_ ABSL_GUARDED_BY(mu_);
   bool woken_ ABSL_GUARDED_BY(mu_) = false;  // a wake is on its way; no second one is needed
   std::optional<HttpAnswer> head_ ABSL_GUARDED_BY(mu_);

@@ -212,6 +212,30 @@ TEST_F(HttpStreamTest, AReaderThatStopsIsCutWithBoundedMemory) {
   EXPECT_TRUE(client.DiscardsToEnd());
 }
 
+TEST_F(HttpStreamTest, AReaderThatStopsIsCutAlsoWhileAWriteWaitsForIt) {
+  HttpOptions options;
+  options.stream_buffer_bytes = 64 * 1024;
+  options.write_timeout_ms = 60'000;
+  Serve(options);
+  RawClient client(port(), 10'000, /*receive_buffer_bytes=*/4096);
+  const FakeChat::Call call = Hold(client, R"(,"stream":true)");
+  call.sink->OnStart(FakeChat::Start());
+  const std::string text(30'000, 'x');
+  // Slow enough for each piece to be written, until the kernel's buffers are full and a write waits.
+  Mutex mu;
+  CondVar never;
+  int taken = 0;
+  while (taken < 3'000 && call.sink->OnDelta({0, text, {}})) {
+    ++taken;
+    MutexLock lock(&mu);
+    never.WaitForMs(&mu, 2);
+  }
+  EXPECT_LT(taken, 3'000);
+  EXPECT_TRUE(call.scope.cancel.cancelled());
+  EXPECT_TRUE(events_.WaitFor(499));
+  call.sink->OnDone(absl::CancelledError("gone"), {}, {});
+}
+
 TEST_F(HttpStreamTest, AReaderThatTakesNothingIsCutAtTheWriteDeadline) {
   HttpOptions options;
   options.stream_buffer_bytes = 64 << 20;
