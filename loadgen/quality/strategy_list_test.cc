@@ -38,6 +38,21 @@ TEST(StrategyListTest, SpellingsBecomeStrategiesWithTheirPrefix) {
   EXPECT_EQ(strategies[3].link.compile_prefix, CompilePrefixKind::kSystem);
 }
 
+TEST(StrategyListTest, OptionsForMeasurementsAndPrefixesGoTogether) {
+  ASSERT_OK_AND_ASSIGN(
+      const std::vector<NamedStrategy> strategies,
+      ParseStrategies(SplitStrategies(
+          "cacheblend-0.15:paper,query-guided-16:layers=15-22,first=4@system,query-guided-8")));
+  ASSERT_EQ(strategies.size(), 3u);
+  EXPECT_EQ(strategies[0].link.pick, BlendPick::kPaper);
+  EXPECT_EQ(strategies[1].link.budget, 16u);
+  EXPECT_EQ(strategies[1].link.probe.first_layer, 15u);
+  EXPECT_EQ(strategies[1].link.probe.last_layer, 22u);
+  EXPECT_EQ(strategies[1].link.probe.first_rows, 4u);
+  EXPECT_EQ(strategies[1].link.compile_prefix, CompilePrefixKind::kSystem);
+  EXPECT_EQ(strategies[2].link.kind, StrategyKind::kQueryGuided);
+}
+
 TEST(StrategyListTest, BadListsSayWhichSpellingIsAtFault) {
   const auto refused = [](const std::vector<std::string>& spellings, const std::string& message) {
     EXPECT_THAT(ParseStrategies(spellings), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(message)));
