@@ -20,15 +20,13 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.
 #include "hwy/highway.h"
-#include "kernels/api/micro_kernel-inl.h"
-#include "kernels/api/vector_math-inl.h"
 #include "kernels/rope/rotate-inl.h"
+#include "kernels/segment_attention/attention_tile-inl.h"
 
 #ifndef EPIC_KERNELS_ATTENTION_MASS_ATTENTION_MASS_CPU_ONCE_
 #define EPIC_KERNELS_ATTENTION_MASS_ATTENTION_MASS_CPU_ONCE_
 namespace epic::internal {
 
-constexpr size_t kMassTileKeys = 128;
 constexpr size_t kMassTileRows = 64;  // so many weights of 2^24 units fit into 31 bits
 
 // Of each row and head: how its scores become weights. weight = 2^(score - highest) * factor, in units.
@@ -67,113 +65,6 @@ namespace epic {
 namespace HWY_NAMESPACE {
 namespace {
 
-constexpr size_t kKeys = internal::kMassTileKeys;
-
-// Some visible keys of a segment: their rows there, and where they stand.
-struct KeyTile {
-  size_t count;
-  uint32_t rows[kKeys];
-  uint32_t positions[kKeys];
-  size_t VisibleFrom(uint32_t position) const {
-    return static_cast<size_t>(std::upper_bound(positions, positions + count, position) - positions);
-  }
-};
-
-// Walks rows [begin, end) of a segment in order, without the replaced ones.
-class KeyWalker {
- public:
-  KeyWalker(const KvSegment& segment, uint32_t begin, uint32_t end)
-      : segment_(segment), row_(std::max(begin, segment.first_row)), end_(end) {}
-
-  // False when no key at or before `last_position` is left.
-  bool Next(uint32_t last_position, KeyTile* tile) {
-    tile->count = 0;
-    for (; tile->count < kKeys && row_ < end_; ++row_) {
-      if (IsReplaced(row_)) continue;
-      const uint32_t at =
-          segment_.row_positions != nullptr ? segment_.row_positions[row_] : segment_.position + row_;
-      if (at > last_position) break;
-      tile->rows[tile->count] = row_;
-      tile->positions[tile->count] = at;
-      ++tile->count;
-    }
-    return tile->count > 0;
-  }
-
- private:
-  bool IsReplaced(uint32_t row) {
-    if (segment_.replaced == nullptr) return false;
-    while (next_ < segment_.replaced_count && segment_.replaced[next_] < row) ++next_;
-    return next_ < segment_.replaced_count && segment_.replaced[next_] == row;
-  }
-
-  const KvSegment& segment_;
-  uint32_t row_;
-  const uint32_t end_;
-  uint32_t next_ = 0;
-};
-
-#if HWY_TARGET != HWY_AVX2 && HWY_TARGET != HWY_AVX3
-// One row of `dim` values at `from`, spread over a column of a panel.
-HWY_INLINE void PackColumn(const char* from, DType dtype, size_t dim, float* column) {
-  for (size_t d = 0; d < dim; ++d) {
-    if (dtype == DType::kF32) {
-      std::memcpy(column + d * kPanelColumns, from + d * sizeof(float), sizeof(float));
-    } else {
-      Bf16 value;
-      std::memcpy(&value, from + d * sizeof(Bf16), sizeof(value));
-      column[d * kPanelColumns] = ToF32(value);
-    }
-  }
-}
-#endif
-
-// Keys become panels [dim][32]. Columns past the last key are copies of it.
-HWY_INLINE void PackKeys(const KvSegment& segment, size_t head_offset, const uint32_t* rows, size_t count,
-                         size_t dim, float* panels) {
-  const char* base = static_cast<const char*>(segment.k) + head_offset * SizeOf(segment.dtype);
-  for (size_t first = 0; first < (count + kLanes - 1) / kLanes * kLanes; first += kLanes) {
-    float* out = panels + (first / kPanelColumns) * dim * kPanelColumns + first % kPanelColumns;
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
-    const DU du;
-    const DF df;
-    const hn::RebindToSigned<DU> di;
-    const bool bf16 = segment.dtype == DType::kBf16;
-    const size_t words = bf16 ? dim / 2 : dim;
-    HWY_ALIGN int32_t at[kLanes];
-    for (size_t i = 0; i < kLanes; ++i) {
-      at[i] = static_cast<int32_t>(rows[std::min(first + i, count - 1)] * words);
-    }
-    const auto index = hn::Load(di, at);
-    for (size_t word = 0; word < words; ++word) {
-      const auto value = hn::GatherIndex(du, reinterpret_cast<const uint32_t*>(base) + word, index);
-      if (bf16) {
-        hn::StoreU(hn::BitCast(df, hn::ShiftLeft<16>(value)), df, out + 2 * word * kPanelColumns);
-        hn::StoreU(hn::BitCast(df, hn::And(value, hn::Set(du, 0xffff0000u))), df,
-                   out + (2 * word + 1) * kPanelColumns);
-      } else {
-        hn::StoreU(hn::BitCast(df, value), df, out + word * kPanelColumns);
-      }
-    }
-#else
-    for (size_t i = 0; i < kLanes; ++i) {
-      const size_t row = rows[std::min(first + i, count - 1)];
-      PackColumn(base + row * dim * SizeOf(segment.dtype), segment.dtype, dim, out + i);
-    }
-#endif
-  }
-}
-
-struct ScoreSink {
-  float* out;
-
-  HWY_INLINE ScoreSink AtPanel(size_t panel) const { return {out + panel * kPanelColumns}; }
-  HWY_INLINE ScoreSink AtRow(size_t row) const { return {out + row * kKeys}; }
-  HWY_INLINE void Finish(size_t row, size_t panel, size_t column, VF sum) const {
-    hn::StoreU(sum, DF(), out + row * kKeys + panel * kPanelColumns + column);
-  }
-};
-
 // A tile of rows with the heads of one kv head: what scoring keys against them needs. Memory: a worker's
 // scratch.
 struct RowTile {
@@ -182,18 +73,18 @@ struct RowTile {
   size_t begin, end;
   size_t group;
   float* q;       // [folded][dim], rotated for a segment, times scale and log2(e)
-  float* scores;  // [folded][kKeys]
-  float* keys;    // [kKeys / 32][dim][32]
+  float* scores;  // [folded][kTileKeys]
+  float* keys;    // [kTileKeys / 32][dim][32]
 
   static size_t Floats(size_t rows, size_t group, size_t dim) {
-    return rows * group * (dim + kKeys) + kKeys * dim;
+    return rows * group * (dim + kTileKeys) + kTileKeys * dim;
   }
   RowTile(const SegmentAttentionArgs& a, uint32_t head, size_t row_begin, size_t row_end, float* memory)
       : args(&a), kv_head(head), begin(row_begin), end(row_end), group(a.heads / a.kv_heads) {
     const size_t folded = (end - begin) * group;
     q = memory;
     scores = q + folded * args->head_dim;
-    keys = scores + folded * kKeys;
+    keys = scores + folded * kTileKeys;
   }
 
   uint32_t last_position() const { return args->q_positions[end - 1]; }
@@ -219,16 +110,17 @@ struct RowTile {
     }
   }
 
-  // Scores of `count` keys for the rows from `first` on, at scores.
-  void Score(const KvSegment& segment, const uint32_t* rows, size_t count, size_t first) const {
+  // Scores of a tile of keys for the rows from `first` on, at scores.
+  void Score(const KvSegment& segment, const KeyTile& tile, size_t first) const {
     const size_t dim = args->head_dim;
-    PackKeys(segment, kv_head * segment.head_stride, rows, count, dim, keys);
+    PackKeys(segment, kv_head * segment.head_stride, tile, dim, keys);
     const size_t folded = (first - begin) * group;
     MicroBlock((end - first) * group, q + folded * dim, dim, keys, dim * kPanelColumns,
-               (count + kPanelColumns - 1) / kPanelColumns, dim, ScoreSink{scores + folded * kKeys});
+               (tile.count + kPanelColumns - 1) / kPanelColumns, dim,
+               PlainSink<false>{scores + folded * kTileKeys, kTileKeys});
   }
   const float* ScoresOf(size_t row, size_t head) const {
-    return scores + ((row - begin) * group + head) * kKeys;
+    return scores + ((row - begin) * group + head) * kTileKeys;
   }
 };
 
@@ -269,12 +161,12 @@ void Normalize(const internal::NormalizeTask& task) {
   std::vector<float>& total = task.out->factor;
   KeyTile keys;
   for (const KvSegment& segment : task.segments) {
-    KeyWalker walker(segment, 0, segment.rows);
+    TileWalker walker(segment);
     for (bool rotated = false; walker.Next(tile.last_position(), &keys); rotated = true) {
       const size_t first = tile.FirstRowAt(keys.positions[0]);
       if (first == tile.end) break;
       if (!rotated) tile.Rotate(segment, first);
-      tile.Score(segment, keys.rows, keys.count, first);
+      tile.Score(segment, keys, first);
       for (size_t r = first; r < tile.end; ++r) {
         const size_t visible = keys.VisibleFrom(args.q_positions[r]);
         for (size_t head = 0; head < group; ++head) {
@@ -314,9 +206,9 @@ HWY_INLINE void AddUnits(const RowScores& row, const RowScores* fresh, size_t vi
 HWY_INLINE void AddTile(const internal::SumTask& task, const RowTile& tile, const RowTile* fresh,
                         const KeyTile& keys, size_t first) {
   const SegmentAttentionArgs& args = *task.args;
-  HWY_ALIGN int32_t sums[kKeys];
+  HWY_ALIGN int32_t sums[kTileKeys];
   for (size_t head = 0; head < tile.group; ++head) {
-    std::fill_n(sums, kKeys, 0);
+    std::fill_n(sums, kTileKeys, 0);
     for (size_t r = first; r < tile.end; ++r) {
       const size_t at = r * args.heads + task.kv_head * tile.group + head;
       const RowScores stored{tile.ScoresOf(r, head), task.weights->highest[at], task.weights->factor[at]};
@@ -345,15 +237,17 @@ void Sum(const internal::SumTask& task) {
     const size_t end = std::min(args.rows, begin + internal::kMassTileRows);
     const RowTile tile(args, task.kv_head, begin, end, memory);
     const RowTile fresh(args, task.kv_head, begin, end, memory + (task.fresh != nullptr ? floats : 0));
-    KeyWalker walker(*task.segment, task.key_begin, task.key_end);
+    TileWalker walker(*task.segment, task.key_begin, task.key_end);
     for (bool rotated = false; walker.Next(tile.last_position(), &keys); rotated = true) {
       const size_t first = tile.FirstRowAt(keys.positions[0]);
       if (first == end) break;
       if (!rotated) tile.Rotate(*task.segment, first);
-      tile.Score(*task.segment, keys.rows, keys.count, first);
+      tile.Score(*task.segment, keys, first);
       if (task.fresh != nullptr) {
         if (!rotated) fresh.Rotate(*task.fresh, first);
-        fresh.Score(*task.fresh, keys.positions, keys.count, first);
+        KeyTile moved = keys;  // row r of the fresh segment stands at position r
+        std::copy_n(keys.positions, keys.count, moved.rows);
+        fresh.Score(*task.fresh, moved, first);
       }
       AddTile(task, tile, task.fresh != nullptr ? &fresh : nullptr, keys, first);
     }

@@ -66,6 +66,45 @@ struct KeyTile {
   }
 };
 
+// Walks the visible ones of rows [begin, end) of a segment in order, skipping the replaced ones.
+class TileWalker {
+ public:
+  explicit TileWalker(const KvSegment& segment) : TileWalker(segment, 0, segment.rows) {}
+  TileWalker(const KvSegment& segment, uint32_t begin, uint32_t end)
+      : segment_(segment), row_(std::max(begin, segment.first_row)), end_(end) {}
+
+  // False when no key at or before `last_position` is left.
+  bool Next(uint32_t last_position, KeyTile* tile) {
+    tile->count = 0;
+    while (tile->count < kTileKeys && row_ < end_) {
+      if (IsReplaced(row_)) {
+        ++row_;
+        continue;
+      }
+      const uint32_t at =
+          segment_.row_positions != nullptr ? segment_.row_positions[row_] : segment_.position + row_;
+      if (at > last_position) break;
+      tile->rows[tile->count] = row_;
+      tile->positions[tile->count] = at;
+      ++tile->count;
+      ++row_;
+    }
+    return tile->count > 0;
+  }
+
+ private:
+  bool IsReplaced(uint32_t row) {
+    if (segment_.replaced == nullptr) return false;
+    while (next_ < segment_.replaced_count && segment_.replaced[next_] < row) ++next_;
+    return next_ < segment_.replaced_count && segment_.replaced[next_] == row;
+  }
+
+  const KvSegment& segment_;
+  uint32_t row_;
+  const uint32_t end_;
+  uint32_t next_ = 0;
+};
+
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void TransposeFour(const uint32_t* const* rows, size_t word, hn::Vec<DU>* out) {
   for (size_t j = 0; j < 4; ++j) out[j] = hn::LoadU(DU(), rows[0] + word + j);

@@ -46,41 +46,6 @@ namespace epic {
 namespace HWY_NAMESPACE {
 
 using Task = internal::AttentionTask;
-// Walks the visible rows of a segment in order, skipping the replaced ones.
-class TileWalker {
- public:
-  explicit TileWalker(const KvSegment& segment) : segment_(segment), row_(segment.first_row) {}
-
-  // False when no key at or before `last_position` is left.
-  bool Next(uint32_t last_position, KeyTile* tile) {
-    tile->count = 0;
-    while (tile->count < kTileKeys && row_ < segment_.rows) {
-      if (IsReplaced(row_)) {
-        ++row_;
-        continue;
-      }
-      const uint32_t at =
-          segment_.row_positions != nullptr ? segment_.row_positions[row_] : segment_.position + row_;
-      if (at > last_position) break;
-      tile->rows[tile->count] = row_;
-      tile->positions[tile->count] = at;
-      ++tile->count;
-      ++row_;
-    }
-    return tile->count > 0;
-  }
-
- private:
-  bool IsReplaced(uint32_t row) {
-    if (segment_.replaced == nullptr) return false;
-    while (next_ < segment_.replaced_count && segment_.replaced[next_] < row) ++next_;
-    return next_ < segment_.replaced_count && segment_.replaced[next_] == row;
-  }
-
-  const KvSegment& segment_;
-  uint32_t row_;
-  uint32_t next_ = 0;
-};
 
 HWY_INLINE size_t FirstRowAt(const Task& task, uint32_t position) {
   const uint32_t* positions = task.args->q_positions;

@@ -6,7 +6,6 @@
 #include <memory>
 #include <numeric>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -21,23 +20,6 @@
 
 namespace epic {
 namespace {
-
-// The longest golden prompt: 322 ids of English text.
-std::vector<TokenId> EnglishIds() {
-  std::istringstream file(
-      testing::ReadFileOrDie(testing::SourceDir() + "/services/engine/golden/default_model.txt"));
-  std::vector<TokenId> longest;
-  std::string line;
-  while (std::getline(file, line)) {
-    if (!line.starts_with("prompt ")) continue;
-    std::istringstream in(line.substr(7));
-    std::vector<TokenId> ids;
-    TokenId id;
-    while (in >> id) ids.push_back(id);
-    if (ids.size() > longest.size()) longest = ids;
-  }
-  return longest;
-}
 
 using Logits = std::vector<std::vector<float>>;
 
@@ -92,7 +74,7 @@ TEST(DecodeWeightsTest, QuantisedOnesStayWithinTwoThousandthsOfANatOnTheDefaultM
   const std::optional<std::string> path = testing::DefaultModelPath();
   if (!path.has_value()) GTEST_SKIP() << "the default model is not there: run deploy/fetch_model.sh";
   ASSERT_OK_AND_ASSIGN(const std::shared_ptr<const Model> model, Model::Load(*path));
-  const std::vector<TokenId> ids = EnglishIds();
+  const std::vector<TokenId> ids = testing::EnglishIds();
   for (const DType format : {DType::kF32, DType::kBf16}) {
     Runner runner(model, format, DecodeWeights::kQuantized);
     const Logits plain = runner.Run(ids, 64, RowKind::kPrompt);

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
@@ -36,23 +34,6 @@ constexpr LinkStrategy kLegoLink0{StrategyKind::kLegoLink, 0, CompilePrefixKind:
 constexpr LinkStrategy LegoLink(uint32_t k) { return {StrategyKind::kLegoLink, k}; }
 
 using Logits = std::vector<std::vector<float>>;
-
-// The longest golden prompt: 322 ids of English text.
-std::vector<TokenId> EnglishIds() {
-  std::istringstream file(
-      testing::ReadFileOrDie(testing::SourceDir() + "/services/engine/golden/default_model.txt"));
-  std::vector<TokenId> longest;
-  std::string line;
-  while (std::getline(file, line)) {
-    if (!line.starts_with("prompt ")) continue;
-    std::istringstream in(line.substr(7));
-    std::vector<TokenId> ids;
-    TokenId id;
-    while (in >> id) ids.push_back(id);
-    if (ids.size() > longest.size()) longest = ids;
-  }
-  return longest;
-}
 
 // The object as if its keys had been rotated `steps` further where it was compiled: in double, by the
 // formula. REQUIRES: plain rotary embedding.
@@ -110,7 +91,7 @@ class EngineDefaultModelTest : public ::testing::TestWithParam<ComputeFormat> {
     options.max_sequences = 512;
     options.prefix_cache_bytes = 0;
     engine_ = testing::MakeEngine(*std::move(model), options);
-    ids_ = EnglishIds();
+    ids_ = testing::EnglishIds();
     ASSERT_GT(ids_.size(), 300u);
   }
 

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdio>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,23 +24,6 @@ using testing::Score;
 using testing::Text;
 
 constexpr LinkStrategy kFull{StrategyKind::kFull, 0};
-
-// The longest golden prompt: 322 ids of English text.
-std::vector<TokenId> EnglishIds() {
-  std::istringstream file(
-      testing::ReadFileOrDie(testing::SourceDir() + "/services/engine/golden/default_model.txt"));
-  std::vector<TokenId> longest;
-  std::string line;
-  while (std::getline(file, line)) {
-    if (!line.starts_with("prompt ")) continue;
-    std::istringstream in(line.substr(7));
-    std::vector<TokenId> ids;
-    TokenId id;
-    while (in >> id) ids.push_back(id);
-    if (ids.size() > longest.size()) longest = ids;
-  }
-  return longest;
-}
 
 // KL(full || strategy) of the first token, over prompts of three chunks in random order with a question.
 std::vector<double> Divergences(Engine* engine, const std::vector<std::vector<PromptPiece>>& prompts,
@@ -76,7 +58,7 @@ TEST(EngineQualityTest, QualityDoesNotFallAsMoreRowsAreRecomputed) {
   EngineOptions options;
   options.prefix_cache_bytes = 0;
   const std::unique_ptr<Engine> engine = testing::MakeEngine(model, options);
-  const std::vector<TokenId> text = EnglishIds();
+  const std::vector<TokenId> text = testing::EnglishIds();
   std::vector<std::vector<PromptPiece>> prompts;
   std::vector<std::vector<float>> full;
   Rng rng(5);

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <limits>
+#include <sstream>
 #include <utility>
 
 #include "common/base/bytes.h"
@@ -102,5 +103,20 @@ std::vector<ComputeFormat> NativeFormats() {
 }
 
 std::string NameOf(ComputeFormat format) { return format == ComputeFormat::kF32 ? "f32" : "bf16"; }
+
+std::vector<TokenId> EnglishIds() {
+  std::istringstream file(ReadFileOrDie(SourceDir() + "/services/engine/golden/default_model.txt"));
+  std::vector<TokenId> longest;
+  std::string line;
+  while (std::getline(file, line)) {
+    if (!line.starts_with("prompt ")) continue;
+    std::istringstream in(line.substr(7));
+    std::vector<TokenId> ids;
+    TokenId id;
+    while (in >> id) ids.push_back(id);
+    if (ids.size() > longest.size()) longest = ids;
+  }
+  return longest;
+}
 
 }  // namespace epic::testing

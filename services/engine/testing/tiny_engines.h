@@ -41,6 +41,9 @@ std::unique_ptr<Engine> MakeEngine(std::shared_ptr<const Model> model, const Eng
 std::vector<ComputeFormat> NativeFormats();
 std::string NameOf(ComputeFormat format);
 
+// The longest golden prompt of the default model: 322 ids of English text.
+std::vector<TokenId> EnglishIds();
+
 }  // namespace epic::testing
 
 #endif  // EPIC_SERVICES_ENGINE_TESTING_TINY_ENGINES_H_
