@@ -18,13 +18,15 @@ namespace epic {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Ten chains cover the latency of two units. Returns the multiply-adds done.
+// Ten chains cover the latency of two units; their values differ, or a compiler would make them one. Returns
+// the multiply-adds done.
 size_t RunFmaLoop(size_t steps, float* sink) {
   const hn::ScalableTag<float> d;
   const auto a = hn::Set(d, 0.999f);
   const auto b = hn::Set(d, 1e-3f);
-  auto s0 = hn::Set(d, 1.0f), s1 = s0, s2 = s0, s3 = s0, s4 = s0;
-  auto s5 = s0, s6 = s0, s7 = s0, s8 = s0, s9 = s0;
+  auto s0 = hn::Set(d, 1.0f), s1 = hn::Set(d, 1.1f), s2 = hn::Set(d, 1.2f), s3 = hn::Set(d, 1.3f);
+  auto s4 = hn::Set(d, 1.4f), s5 = hn::Set(d, 1.5f), s6 = hn::Set(d, 1.6f), s7 = hn::Set(d, 1.7f);
+  auto s8 = hn::Set(d, 1.8f), s9 = hn::Set(d, 1.9f);
   for (size_t i = 0; i < steps; ++i) {
     s0 = hn::MulAdd(s0, a, b);
     s1 = hn::MulAdd(s1, a, b);
