@@ -12,6 +12,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.
 #include "hwy/highway.h"
+#include "kernels/api/vector_math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace epic {
@@ -45,6 +46,22 @@ size_t RunFmaLoop(size_t steps, float* sink) {
   return steps * 10 * hn::Lanes(d);
 }
 
+// Returns the exponentials done.
+size_t RunExpLoop(size_t steps, float* sink) {
+  constexpr size_t kValues = 1024;
+  const hn::CappedTag<float, 16> d;
+  const size_t lanes = hn::Lanes(d);
+  HWY_ALIGN float in[kValues];
+  HWY_ALIGN float out[kValues] = {};
+  for (size_t i = 0; i < kValues; ++i) in[i] = -0.01f * static_cast<float>(i);
+  for (size_t step = 0; step < steps; ++step) {
+    for (size_t i = 0; i < kValues; i += lanes) hn::Store(Exp2(hn::Load(d, in + i)), d, out + i);
+    in[step % kValues] = -out[(step + 1) % kValues];
+  }
+  *sink = out[0];
+  return steps * kValues;
+}
+
 // Four chains of additions; returns a value that depends on all that was read.
 uint64_t RunReadLoop(const uint64_t* from, size_t words) {
   const hn::ScalableTag<uint64_t> d;
@@ -66,29 +83,59 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace epic {
 HWY_EXPORT(RunFmaLoop);
+HWY_EXPORT(RunExpLoop);
 HWY_EXPORT(RunReadLoop);
+
+namespace {
+
+// Seconds of run(steps, sink) on every thread at once; *done: what the runs return, together.
+template <typename Fn>
+double TimeLoops(ThreadPool* pool, size_t steps, const Fn& run, double* done) {
+  const uint32_t threads = pool == nullptr ? 1 : pool->threads();
+  std::vector<float> sinks(threads * 16);
+  std::vector<size_t> counts(threads * 8);
+  const auto start = std::chrono::steady_clock::now();
+  if (pool == nullptr) {
+    counts[0] = run(steps, sinks.data());
+  } else {
+    pool->ParallelFor(
+        threads, [&](size_t index, uint32_t) { counts[index * 8] = run(steps, sinks.data() + index * 16); });
+  }
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  *done = 0;
+  for (const size_t count : counts) *done += static_cast<double>(count);
+  return took.count();
+}
+
+size_t FmaLoop(size_t steps, float* sink) { return HWY_DYNAMIC_DISPATCH(RunFmaLoop)(steps, sink); }
+size_t ExpLoop(size_t steps, float* sink) { return HWY_DYNAMIC_DISPATCH(RunExpLoop)(steps, sink); }
+
+}  // namespace
 
 double MeasureFmaRoof(ThreadPool* pool) {
   constexpr size_t kSteps = 1'000'000;
   constexpr int kRuns = 8;
-  const uint32_t threads = pool == nullptr ? 1 : pool->threads();
-  std::vector<float> sinks(threads * 16);
   double best = 0;
   for (int run = 0; run < kRuns; ++run) {
-    size_t done = 0;
-    const auto start = std::chrono::steady_clock::now();
-    if (pool == nullptr) {
-      done = HWY_DYNAMIC_DISPATCH(RunFmaLoop)(kSteps, sinks.data());
-    } else {
-      pool->ParallelFor(threads, [&](size_t index, uint32_t) {
-        const size_t count = HWY_DYNAMIC_DISPATCH(RunFmaLoop)(kSteps, sinks.data() + index * 16);
-        if (index == 0) done = count * threads;
-      });
-    }
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    best = std::max(best, 2.0 * static_cast<double>(done) / took.count());
+    double done = 0;
+    const double seconds = TimeLoops(pool, kSteps, FmaLoop, &done);
+    best = std::max(best, 2.0 * done / seconds);
   }
   return best;
+}
+
+double TimeFma(ThreadPool* pool, double multiply_adds) {
+  constexpr size_t kSteps = 500'000;
+  double done = 0;
+  const double seconds = TimeLoops(pool, kSteps, FmaLoop, &done);
+  return seconds * multiply_adds / done;
+}
+
+double TimeExp(ThreadPool* pool, double exponentials) {
+  constexpr size_t kSteps = 4000;
+  double done = 0;
+  const double seconds = TimeLoops(pool, kSteps, ExpLoop, &done);
+  return seconds * exponentials / done;
 }
 
 double MeasureCopyRoof(ThreadPool* pool, size_t bytes) {

@@ -13,6 +13,12 @@ namespace epic {
 // FLOP per second (two per multiply-add), the best of a few short runs; takes about 50 ms.
 double MeasureFmaRoof(ThreadPool* pool);
 
+// Seconds of that many multiply-adds, respectively of that many vector exponentials (Exp2 over an array in
+// the first-level cache), shared out evenly: one short run scaled to the count, for benches that time a
+// kernel and its roof by turns.
+double TimeFma(ThreadPool* pool, double multiply_adds);
+double TimeExp(ThreadPool* pool, double exponentials);
+
 // Bytes per second, read and written together, of copying `bytes` from one array to another, again and again:
 // what memory, or the cache that such an array fits into, gives. Small ones on this thread alone. Takes about
 // 50 ms.
