@@ -57,6 +57,11 @@ struct SegmentAttentionArgs {
 void SegmentAttention(const SegmentAttentionArgs& args, ThreadPool* pool,
                       KernelPath path = KernelPath::kAuto);
 
+// Each call as SegmentAttention does it alone, byte for byte. Small ones, of many short sequences, are shared
+// out among the threads whole: each packs its keys and values once.
+void SegmentAttentionOfEach(std::span<const SegmentAttentionArgs> calls, ThreadPool* pool,
+                            KernelPath path = KernelPath::kAuto);
+
 }  // namespace epic
 
 #endif  // EPIC_KERNELS_SEGMENT_ATTENTION_SEGMENT_ATTENTION_H_

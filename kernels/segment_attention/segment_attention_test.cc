@@ -108,15 +108,12 @@ struct Problem {
     rope = std::make_unique<RopeTable>(pairs, Frequencies(head_dim / 2), kMaxPosition, 1.0);
   }
 
-  // Runs rows [first, first + count).
-  std::vector<float> Run(KernelPath path, ThreadPool* pool, size_t first = 0, size_t count = SIZE_MAX) {
-    count = std::min(count, q_positions.size() - first);
-    std::vector<KvSegment> views;
+  // The call for rows [first, first + count), which writes from out[0] on. `views` lives as long.
+  SegmentAttentionArgs Args(size_t first, size_t count, std::vector<KvSegment>* views, float* out) {
     for (SegmentData& segment : segments) {
       segment.Link();
-      views.push_back(segment.view);
+      views->push_back(segment.view);
     }
-    std::vector<float> out(1 + count * width(), -7.0f);
     SegmentAttentionArgs args;
     args.q = q.data() + 1 + first * width();
     args.q_stride = width();
@@ -126,11 +123,19 @@ struct Problem {
     args.kv_heads = kv_heads;
     args.head_dim = head_dim;
     args.scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
-    args.segments = views;
+    args.segments = *views;
     args.rope = rope.get();
-    args.out = out.data() + 1;
+    args.out = out;
     args.out_stride = width();
-    SegmentAttention(args, pool, path);
+    return args;
+  }
+
+  // Runs rows [first, first + count).
+  std::vector<float> Run(KernelPath path, ThreadPool* pool, size_t first = 0, size_t count = SIZE_MAX) {
+    count = std::min(count, q_positions.size() - first);
+    std::vector<KvSegment> views;
+    std::vector<float> out(1 + count * width(), -7.0f);
+    SegmentAttention(Args(first, count, &views, out.data() + 1), pool, path);
     return {out.begin() + 1, out.end()};
   }
 };
@@ -406,6 +411,38 @@ TEST_P(SegmentAttentionTest, ARowHasTheSameBytesInEveryCallAndOnEveryNumberOfThr
               << "batch " << batch << " first " << first << " threads " << pool->threads();
         }
       }
+    }
+  }
+}
+
+TEST_P(SegmentAttentionTest, CallsMadeTogetherHaveTheBytesOfEachAlone) {
+  Rng rng(12);
+  ThreadPool one(1), four(4);
+  std::vector<Problem> problems;
+  // Many short sequences, none at all among them, and one that is too large to be left to one thread.
+  for (const uint32_t rows : {64u, 16u, 0u, 1u, 33u, 128u, 64u, 5u, 900u, 17u, 64u, 64u}) {
+    Problem& problem = problems.emplace_back();
+    problem.heads = 4;
+    problem.kv_heads = 2;
+    problem.AddSegment(20, 0, 0, rows % 3, {}, {}, &rng);
+    problem.AddSegment(rows, 0, 0, 0, {}, Range(20, 20 + rows), &rng);
+    problem.SetQueries(Range(20, 20 + rows), &rng);
+  }
+  for (ThreadPool* pool : {static_cast<ThreadPool*>(nullptr), &one, &four}) {
+    std::vector<std::vector<KvSegment>> views(problems.size());
+    std::vector<std::vector<float>> outs;
+    std::vector<SegmentAttentionArgs> calls;
+    for (size_t i = 0; i < problems.size(); ++i) {
+      const size_t rows = problems[i].q_positions.size();
+      outs.emplace_back(rows * problems[i].width(), -7.0f);
+      calls.push_back(problems[i].Args(0, rows, &views[i], outs.back().data()));
+    }
+    SegmentAttentionOfEach(calls, pool);
+    for (size_t i = 0; i < problems.size(); ++i) {
+      const std::vector<float> alone = problems[i].Run(KernelPath::kAuto, &one);
+      ASSERT_EQ(outs[i].size(), alone.size());
+      EXPECT_EQ(std::memcmp(outs[i].data(), alone.data(), alone.size() * sizeof(float)), 0)
+          << "call " << i << " of " << alone.size() / problems[i].width() << " rows";
     }
   }
 }

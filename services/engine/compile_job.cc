@@ -18,6 +18,8 @@ class CompileJob final : public Job {
         sink_(std::move(sink)) {
     tokens_.insert(tokens_.end(), request.tokens.begin(), request.tokens.end());
     bytes_ = context.shape.RowBytes() * tokens_.size();
+    sequences_ = 0;
+    compile_rows_ = static_cast<uint32_t>(tokens_.size());
     if (prefix_rows_ > 0) bytes_ += context.shape.RowBytes() / context.shape.layers * tokens_.size();
   }
 
@@ -45,7 +47,6 @@ class CompileJob final : public Job {
   }
 
   bool complete() const override { return complete_; }
-  bool is_compile() const override { return true; }
   void Release() override {
     Job::Release();
     slab_ = {};

@@ -214,11 +214,19 @@ class EngineImpl final : public Engine {
   bool Fits(const Job& job) const {
     uint64_t bytes = parts_.scratch_bytes + job.bytes();
     uint32_t sequences = job.sequences();
+    uint32_t compiles = 0;
+    uint64_t compile_rows = job.compile_rows();
     for (const auto& other : running_) {
       bytes += other->bytes();
       sequences += other->sequences();
+      if (other->compile_rows() == 0) continue;
+      ++compiles;
+      compile_rows += other->panels().remaining();
     }
-    return bytes <= options_.memory_bytes && sequences <= options_.max_sequences;
+    if (bytes > options_.memory_bytes) return false;
+    if (job.compile_rows() == 0) return sequences <= options_.max_sequences;
+    // However many there are, short chunks that one step computes together run together.
+    return compiles < options_.max_sequences || compile_rows <= options_.panel_tokens;
   }
 
   void RunStep() {
@@ -267,7 +275,7 @@ class EngineImpl final : public Engine {
   void Retire(std::vector<std::unique_ptr<Job>> jobs, const absl::Status& status) {
     for (const auto& job : jobs) {
       job->Release();
-      if (job->not_finite()) ++(job->is_compile() ? not_finite_compiles_ : not_finite_outputs_);
+      if (job->not_finite()) ++(job->compile_rows() > 0 ? not_finite_compiles_ : not_finite_outputs_);
     }
     UpdateGauges();
     for (const auto& job : jobs) {

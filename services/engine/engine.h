@@ -37,9 +37,11 @@ struct EngineOptions {
   uint32_t threads = 0;                  // 0: one per core
   std::optional<ComputeFormat> compute;  // unset: bf16 where the CPU has it, else f32
   DecodeWeights decode_weights = DecodeWeights::kQuantized;
-  KvDtype kv_dtype = KvDtype::kBf16;           // of objects and private segments alike
-  uint32_t panel_tokens = 512;                 // rows of a step's prompt panel
-  uint32_t max_sequences = 32;                 // running at once, choices counted
+  KvDtype kv_dtype = KvDtype::kBf16;  // of objects and private segments alike
+  uint32_t panel_tokens = 512;        // rows of a step's prompt panel
+  // Links and scores running at once, choices counted. As many compiles run beside them, and more of them
+  // while their rows are not above panel_tokens in all.
+  uint32_t max_sequences = 32;
   uint32_t max_queue = 256;                    // waiting requests; beyond it kQueueFull
   uint64_t memory_bytes = 2ull << 30;          // private segments, scratch, and the rotary table
   uint64_t prefix_cache_bytes = 256ull << 20;  // exactly computed prompts kept for `prefix`; 0 turns it off

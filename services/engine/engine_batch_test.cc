@@ -156,6 +156,66 @@ TEST_P(EngineBatchTest, ACompilesBytesDoNotDependOnPanelsOrNeighbours) {
   }
 }
 
+struct ShortChunk {
+  std::vector<TokenId> prefix, tokens;
+  std::shared_ptr<testing::PlainObject> alone;
+};
+
+// Chunks of these lengths, each compiled alone by an engine whose steps have one row; every third behind a
+// compile prefix.
+std::vector<ShortChunk> ShortChunks(Engine* single, const std::vector<size_t>& lengths) {
+  std::vector<ShortChunk> chunks;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    ShortChunk& chunk = chunks.emplace_back();
+    if (i % 3 == 2) chunk.prefix = {1, 1, 1, 1};
+    chunk.tokens = RandomTokens(50 + i, lengths[i], single->config().vocab);
+    auto alone = testing::Compile(single, chunk.tokens, chunk.prefix);
+    EXPECT_OK(alone.status());
+    chunk.alone = *std::move(alone);
+  }
+  return chunks;
+}
+
+// Compiles them together and returns how many steps that took. Fails the test where bytes differ from alone.
+uint64_t CompileTogether(Engine* engine, const std::vector<ShortChunk>& chunks) {
+  EXPECT_TRUE(testing::BecomesIdle(*engine));
+  const uint64_t before = engine->Gauges().steps;
+  EngineHold hold(engine);
+  std::vector<std::shared_ptr<testing::CollectCompile>> sinks;
+  for (const ShortChunk& chunk : chunks) {
+    sinks.push_back(std::make_shared<testing::CollectCompile>(chunk.alone->layout()));
+    EXPECT_OK(engine->SubmitCompile({.prefix_tokens = chunk.prefix, .tokens = chunk.tokens}, sinks.back()));
+  }
+  hold.Release();
+  for (size_t i = 0; i < chunks.size(); ++i) {
+    EXPECT_OK(sinks[i]->done.Wait());
+    for (uint32_t layer = 0; layer < engine->config().layers; ++layer) {
+      EXPECT_EQ(AsText(sinks[i]->object->Layer(layer)), AsText(chunks[i].alone->Layer(layer)))
+          << "chunk " << i << " of " << chunks[i].tokens.size() << " tokens, layer " << layer;
+    }
+  }
+  EXPECT_TRUE(testing::BecomesIdle(*engine));
+  return engine->Gauges().steps - before - 1;  // one was the hold's
+}
+
+TEST_P(EngineBatchTest, ShortChunksFillOneStepTogetherAndHaveTheBytesOfEachAlone) {
+  const auto single = MakeEngine(1);
+  const std::vector<size_t> lengths = {16, 128, 1, 64, 33, 100, 17, 16, 97, 28};
+  const std::vector<ShortChunk> chunks = ShortChunks(single.get(), lengths);  // 512 rows with their prefixes
+  EXPECT_EQ(CompileTogether(MakeEngine(512).get(), chunks), 1u);
+  EXPECT_EQ(CompileTogether(MakeEngine(511).get(), chunks), 2u);
+  EXPECT_EQ(CompileTogether(MakeEngine(48).get(), chunks), 11u);
+  // More of them than sequences may run at once; one at a time where they are too long for one step.
+  EXPECT_EQ(CompileTogether(MakeEngine(512, 1).get(), chunks), 1u);
+  EXPECT_GE(CompileTogether(MakeEngine(100, 1).get(), chunks), 6u);
+}
+
+TEST_P(EngineBatchTest, FortyEightChunksOfSixteenTokensTakeTwoSteps) {
+  const auto engine = MakeEngine(384, 4);
+  const std::vector<ShortChunk> chunks = ShortChunks(MakeEngine(1).get(), std::vector<size_t>(44, 16));
+  EXPECT_EQ(CompileTogether(engine.get(), chunks), 2u);
+}
+
 std::vector<std::tuple<std::string, ComputeFormat>> Params() {
   std::vector<std::tuple<std::string, ComputeFormat>> params;
   for (const std::string name : {"llama", "qwen2", "qwen3"}) {

@@ -24,7 +24,7 @@ using testing::Text;
 
 // Cancels a request when the engine looks at the time to admit the first one that waits: after it has looked
 // for cancelled requests and before the step. From the sink that arms it on, that is the third look: the sink
-// came back, there is work, admission.
+// came back, there is work, admission. Compiles are admitted without a look: theirs is that before a layer.
 class CancellingClock final : public Clock {
  public:
   int64_t UnixMs() const override { return SystemClock::Get()->UnixMs(); }
@@ -32,7 +32,7 @@ class CancellingClock final : public Clock {
     if (looks_ > 0 && --looks_ == 0) cancel_.Cancel();
     return SystemClock::Get()->SteadyNs();
   }
-  void Arm() { looks_ = 3; }
+  void Arm(int looks) { looks_ = looks; }
   CancelToken token() const { return cancel_.token(); }
 
  private:
@@ -85,11 +85,11 @@ class EngineCancelTest : public ::testing::TestWithParam<ComputeFormat> {
 
   // Holds the engine's thread in the last call of a request until open_ is set, so that what is submitted
   // meanwhile shares a step; then arms the clock.
-  void HoldEngine() {
-    Submit(9, 3, {}, [this] {
+  void HoldEngine(int looks = 3) {
+    Submit(9, 3, {}, [this, looks] {
       held_.Set(absl::OkStatus());
       EXPECT_OK(open_.Wait());
-      clock_.Arm();
+      clock_.Arm(looks);
     });
     EXPECT_OK(held_.Wait());
   }
@@ -141,6 +141,60 @@ TEST_P(EngineCancelTest, AStepWhoseOnlyRequestIsCancelledEnds) {
   EXPECT_EQ(after.private_rows, 0u);
   ASSERT_OK(Submit(2, 20)->done.Wait());
   EXPECT_TRUE(testing::BecomesIdle(*engine_));
+}
+
+struct CompileEnd final : CompileSink {
+  explicit CompileEnd(const KvLayout& layout) : collected(layout) {}
+  absl::Status OnLayer(uint32_t layer, ByteSpan slab) override { return collected.OnLayer(layer, slab); }
+  void OnDone(const absl::Status& status) override {
+    if (on_done) on_done();
+    collected.OnDone(status);
+  }
+  testing::CollectCompile collected;
+  std::function<void()> on_done;
+};
+
+TEST_P(EngineCancelTest, CancelledAmongChunksOfOneStepACompileLeavesItAndTheOthersBytesStay) {
+  const auto tokens = [&](uint64_t i) { return testing::RandomTokens(i, 20 + i, model_->config().vocab); };
+  std::vector<std::shared_ptr<testing::PlainObject>> alone;
+  for (uint64_t i = 0; i < 6; ++i) {
+    ASSERT_OK_AND_ASSIGN(auto object, testing::Compile(engine_.get(), tokens(i)));
+    alone.push_back(std::move(object));
+  }
+  ASSERT_TRUE(testing::BecomesIdle(*engine_));
+  const uint64_t before = engine_->Gauges().steps;
+
+  HoldEngine(4);  // the look before the second layer
+  std::vector<std::shared_ptr<CompileEnd>> sinks;
+  EngineGauges after;
+  for (uint64_t i = 0; i < alone.size(); ++i) {
+    sinks.push_back(std::make_shared<CompileEnd>(alone[i]->layout()));
+    CompileRequest request{.tokens = tokens(i)};
+    if (i == 2) {
+      request.cancel = clock_.token();
+      sinks[i]->on_done = [&] { after = engine_->Gauges(); };
+    }
+    ASSERT_OK(engine_->SubmitCompile(std::move(request), sinks[i]));
+  }
+  open_.Set(absl::OkStatus());
+
+  for (size_t i = 0; i < sinks.size(); ++i) {
+    if (i == 2) {
+      EXPECT_THAT(sinks[i]->collected.done.Wait(), testing::StatusIs(absl::StatusCode::kCancelled));
+      EXPECT_EQ(sinks[i]->collected.layers, 0u);
+      continue;
+    }
+    ASSERT_OK(sinks[i]->collected.done.Wait());
+    for (uint32_t layer = 0; layer < model_->config().layers; ++layer) {
+      EXPECT_EQ(AsText(sinks[i]->collected.object->Layer(layer)), AsText(alone[i]->Layer(layer)));
+    }
+  }
+  // It was gone before the step had ended, with its rows.
+  EXPECT_EQ(after.running, 5u);
+  EXPECT_EQ(after.private_rows, 20u + 21 + 23 + 24 + 25);
+  ASSERT_TRUE(testing::BecomesIdle(*engine_));
+  EXPECT_GT(engine_->Gauges().steps, after.steps);
+  EXPECT_GT(after.steps, before) << "the hold's steps";
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, EngineCancelTest, ::testing::ValuesIn(testing::NativeFormats()),

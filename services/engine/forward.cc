@@ -17,6 +17,10 @@ namespace {
 // Rows whose logits are held at once; scoring may need many more than that in a step.
 constexpr size_t kHeadRows = 32;
 
+// From so many groups and rows on, threads take groups whole.
+constexpr size_t kGroupsPerThread = 2;
+constexpr size_t kRowsPerThread = 64;
+
 size_t QWidth(const ModelConfig& config) { return size_t{config.heads} * config.head_dim; }
 size_t KvWidth(const ModelConfig& config) { return size_t{config.kv_heads} * config.head_dim; }
 size_t QkvWidth(const ModelConfig& config) { return QWidth(config) + 2 * KvWidth(config); }
@@ -249,7 +253,7 @@ void Forward::LastLayer(std::span<const RowGroup> groups) {
 }
 
 void Forward::WriteKv(std::span<const RowGroup> groups, uint32_t layer, float* k, float* v, size_t stride) {
-  for (const size_t g : order_) {
+  const auto write = [&](size_t g, ThreadPool* pool) {
     const RowGroup& group = groups[g];
     KvWriteArgs args;
     args.in = k + placed_[g].begin * stride;
@@ -263,13 +267,19 @@ void Forward::WriteKv(std::span<const RowGroup> groups, uint32_t layer, float* k
     args.dtype = DTypeOf(shape_.dtype);
     args.head_stride = group.block->head_stride();
     args.first_row = group.first_row;
-    KvWrite(args, pool_);
+    KvWrite(args, pool);
     args.in = v + placed_[g].begin * stride;
     args.rope = nullptr;
     args.positions = nullptr;
     args.out = group.block->v(layer);
-    KvWrite(args, pool_);
+    KvWrite(args, pool);
+  };
+  const size_t threads = pool_->threads();
+  if (order_.size() >= kGroupsPerThread * threads && rows_ >= kRowsPerThread * threads) {
+    pool_->ParallelFor(order_.size(), [&](size_t i, uint32_t /*worker*/) { write(order_[i], nullptr); });
+    return;
   }
+  for (const size_t g : order_) write(g, pool_);
 }
 
 // The attention of a group's rows in a layer, but for its output. Its segments are valid until the next call.
@@ -311,22 +321,25 @@ void Forward::Observe(std::span<const RowGroup> groups, uint32_t layer, const fl
 }
 
 void Forward::Attend(std::span<const RowGroup> groups, uint32_t layer, const float* q, size_t q_stride) {
-  decode_segments_.clear();
+  group_segments_.clear();
   std::vector<DecodeRow> decode;
+  std::vector<SegmentAttentionArgs> prompt;
   for (const size_t g : order_) {
     SegmentAttentionArgs args = AttentionOf(groups[g], placed_[g], layer, q, q_stride);
+    group_segments_.push_back(std::move(segments_));
+    args.segments = group_segments_.back();
     args.out_stride = QWidth(config_);
     args.out = mixed_.data() + placed_[g].begin * args.out_stride;
     if (groups[g].kind == RowKind::kPrompt) {
-      SegmentAttention(args, pool_);
+      prompt.push_back(args);
       continue;
     }
-    decode_segments_.push_back(std::move(segments_));
     for (size_t r = 0; r < args.rows; ++r) {
-      decode.push_back({args.q + r * q_stride, args.q_positions[r], decode_segments_.back(),
-                        args.out + r * args.out_stride});
+      decode.push_back(
+          {args.q + r * q_stride, args.q_positions[r], args.segments, args.out + r * args.out_stride});
     }
   }
+  SegmentAttentionOfEach(prompt, pool_);
   // All at once: what several of them read is read once.
   DecodeAttention({.rows = decode,
                    .heads = config_.heads,

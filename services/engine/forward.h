@@ -146,15 +146,15 @@ class Forward {
   std::vector<bool> left_;           // likewise
   std::vector<size_t> order_;        // groups with rows in work, ascending; so stand their rows
   std::vector<KvSegment> segments_;  // of the attention that runs
-  std::vector<std::vector<KvSegment>> decode_segments_;  // what each decode group of a layer reads
-  size_t rows_ = 0;                                      // rows of the step that are still in work
-  size_t decode_rows_ = 0;                               // how many of them, from the first, are decode rows
-  std::vector<float> x_;                                 // [max_rows][hidden], the residual stream
-  std::vector<float> normed_;                            // [max_rows][hidden]
-  std::vector<float> qkv_;                               // [max_rows][(H + 2G) * D]
-  std::vector<float> mixed_;                             // [max_rows][H * D], attention's output
-  std::vector<float> gates_;                             // [max_rows][2 * ffn]
-  std::vector<float> logits_;                            // [kHeadRows][vocab]
+  std::vector<std::vector<KvSegment>> group_segments_;  // what each group of a layer reads
+  size_t rows_ = 0;                                     // rows of the step that are still in work
+  size_t decode_rows_ = 0;                              // how many of them, from the first, are decode rows
+  std::vector<float> x_;                                // [max_rows][hidden], the residual stream
+  std::vector<float> normed_;                           // [max_rows][hidden]
+  std::vector<float> qkv_;                              // [max_rows][(H + 2G) * D]
+  std::vector<float> mixed_;                            // [max_rows][H * D], attention's output
+  std::vector<float> gates_;                            // [max_rows][2 * ffn]
+  std::vector<float> logits_;                           // [kHeadRows][vocab]
 };
 
 }  // namespace epic

@@ -65,6 +65,8 @@ class Job {
   // Upper bounds, constant from the submission on.
   uint64_t bytes() const { return bytes_; }
   uint32_t sequences() const { return sequences_; }
+  // Of a compile, its rows; of all else 0.
+  uint32_t compile_rows() const { return compile_rows_; }
   uint32_t objects() const { return objects_; }
   bool cancelled() const { return cancel_.cancelled(); }
 
@@ -86,8 +88,6 @@ class Job {
   const absl::Status& status() const { return status_; }
   // True when the job failed for NaN or infinity.
   bool not_finite() const { return not_finite_; }
-  // What it failed for was to be stored: it counts as a compile.
-  virtual bool is_compile() const { return false; }
   // Lets go of all memory and objects.
   virtual void Release() { panels_ = {}; }
   // Tells the sink; the last call on a job.
@@ -106,6 +106,7 @@ class Job {
   const int64_t submitted_ns_;
   uint64_t bytes_ = 0;
   uint32_t sequences_ = 1;
+  uint32_t compile_rows_ = 0;
   uint32_t objects_ = 0;
   PanelRun panels_;
   absl::Status status_;

@@ -26,10 +26,15 @@ struct Step {
   std::vector<GroupOwner> owners;  // one for each group
 };
 
-// Splits `budget` rows over jobs with `remaining` rows each: equal shares of at least kMinShare rows
-// beginning with job `first`, then what is left in the same order. Returns the rows of each; they sum to at
-// most budget.
-std::vector<uint32_t> SharePanel(std::span<const uint32_t> remaining, uint32_t budget, size_t first);
+struct PanelShares {
+  std::vector<uint32_t> rows;  // of each job; they sum to at most the budget
+  size_t next = 0;             // the job that is first the next time: in turn, the first one cut short here
+};
+
+// Splits `budget` rows over jobs with `remaining` rows each, beginning with job `first`: all rows of a short
+// one, so that a step computes whole chunks where they are short, and equal shares of at least 32 rows of the
+// others; then what is left in the same order. REQUIRES: first < remaining.size(), or no jobs.
+PanelShares SharePanel(std::span<const uint32_t> remaining, uint32_t budget, size_t first);
 
 class StepBuilder {
  public:
@@ -40,7 +45,7 @@ class StepBuilder {
 
  private:
   const uint32_t panel_tokens_;
-  uint64_t turn_ = 0;  // whose turn it is to be first
+  size_t first_ = 0;  // of the jobs with panel rows, whose turn it is to be first
 };
 
 }  // namespace epic
