@@ -41,10 +41,12 @@ RouterLimits LimitsOf(const Config& config) {
   return limits;
 }
 
-CompileLimits LimitsOf(const CompileSettings& settings) {
+CompileLimits CompileLimitsOf(const Config& config) {
   CompileLimits limits;
-  limits.max_running = static_cast<uint32_t>(settings.max_running);
-  limits.max_queue = static_cast<uint32_t>(settings.max_queue);
+  limits.max_running = static_cast<uint32_t>(config.compile.max_running);
+  limits.max_queue = static_cast<uint32_t>(config.compile.max_queue);
+  // One step of the engine that runs, and the next one that waits behind it.
+  limits.max_batch_rows = static_cast<uint32_t>(2 * config.engine.panel_tokens);
   return limits;
 }
 
@@ -196,7 +198,7 @@ absl::Status Node::Start(PackProgress* progress) {
              .engine = s.parts.engine.get()};
   s.executor.emplace(s.options.executor_threads, kExecutorQueue);
   s.timers.emplace(s.clock);
-  s.compiles.emplace(LimitsOf(s.options.config.compile), s.parts.engine.get(), s.parts.store.get(),
+  s.compiles.emplace(CompileLimitsOf(s.options.config), s.parts.engine.get(), s.parts.store.get(),
                      &*s.executor, s.clock, s.metrics);
   s.links.emplace(HeadLimits(), &s.model, s.parts.store.get(), &*s.compiles, &*s.executor, s.clock,
                   s.metrics);

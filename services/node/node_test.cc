@@ -220,7 +220,7 @@ TEST_F(NodeTest, AFailingOrFullDiskIsDegradedAndStillAble) {
 
 TEST_F(NodeTest, SettingsBoundRequestsAndCompiles) {
   MakeNode({"limits.default_max_tokens=1", "limits.tags=1", "limits.tag_bytes=3", "limits.name_bytes=4",
-            "compile.max_running=1", "compile.max_queue=0"});
+            "compile.max_running=1", "compile.max_queue=0", "engine.panel_tokens=1"});
   ASSERT_OK(node_->Start());
   const auto create = [this](const std::string& text, std::vector<std::string> tags, std::string name) {
     auto created = std::make_shared<std::promise<absl::Status>>();

@@ -10,6 +10,9 @@
 namespace epic {
 namespace {
 
+// What a flight takes of max_batch_rows at least, which bounds their number.
+constexpr uint64_t kFewestRows = 16;
+
 // Failures that say nothing about the context itself: its record stays as it is, and the next use tries
 // again.
 bool IsPassing(ErrorCode code) {
@@ -55,6 +58,9 @@ struct CompileService::Flight {
   bool sets_state = false;
   CancelSource cancel;
   bool wanted() const { return detached || !waiters.empty(); }
+  uint64_t rows() const {
+    return std::max<uint64_t>(job.prefix_tokens.size() + job.tokens.size(), kFewestRows);
+  }
 };
 
 class CompileService::Sink final : public CompileSink {
@@ -95,13 +101,14 @@ absl::StatusOr<CompileTicket> CompileService::Ensure(CompileJob job, Done done) 
   auto found = flights_.find(key);
   const bool joins = found != flights_.end();
   if (!joins) {
-    if (running_ >= limits_.max_running && queue_.size() >= limits_.max_queue) {
+    auto flight = std::make_shared<Flight>();
+    flight->job = std::move(job);
+    const bool waits = !queue_.empty() || !HasPlace(*flight);
+    if (waits && queue_.size() >= limits_.max_queue) {
       ++totals_.refused;
       return RetryLater(ErrorCode::kQueueFull, "too many contexts wait to be compiled: try again later",
                         limits_.retry_after_ms);
     }
-    auto flight = std::make_shared<Flight>();
-    flight->job = std::move(job);
     flight->key = key;
     flight->queued = true;
     flight->sets_state = flight->job.sets_state;
@@ -199,12 +206,17 @@ void CompileService::Stop() {
   for (const Done& done : waiters) done(Error(ErrorCode::kDraining, "the server is stopping"));
 }
 
+bool CompileService::HasPlace(const Flight& flight) const {
+  return running_ < limits_.max_running || running_rows_ + flight.rows() <= limits_.max_batch_rows;
+}
+
 void CompileService::Launch() {
-  while (running_ < limits_.max_running && !queue_.empty()) {
+  while (!queue_.empty() && HasPlace(*queue_.front())) {
     const std::shared_ptr<Flight> flight = queue_.front();
     queue_.pop_front();
     flight->queued = false;
     ++running_;
+    running_rows_ += flight->rows();
     executor_->Submit([this, flight] { Begin(flight); });
   }
 }
@@ -319,6 +331,7 @@ void CompileService::Complete(const std::shared_ptr<Flight>& flight,
     }
     flights_.erase(flight->key);
     --running_;
+    running_rows_ -= flight->rows();
     waiters.swap(flight->waiters);
     starter = flight->starter;
     for (const auto& [ticket, done] : waiters) tickets_.erase(ticket);

@@ -32,6 +32,9 @@ namespace epic {
 struct CompileLimits {
   uint32_t max_running = 4;
   uint32_t max_queue = 64;  // flights that wait for a place; beyond it kQueueFull
+  // More than max_running run at once while all that run have at most so many rows, compile prefixes counted:
+  // many short contexts fill the steps of the engine. 0: never more.
+  uint32_t max_batch_rows = 0;
   int64_t retry_after_ms = 1000;
 };
 
@@ -87,6 +90,7 @@ class CompileService final : public Compiler {
                 const absl::StatusOr<std::shared_ptr<const KvObject>>& result, bool computed);
   void Count(const Flight& flight, const absl::Status& status, bool computed, bool cancelled)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool HasPlace(const Flight& flight) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Gives free places to queued flights.
   void Launch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void CancelIfUnwanted(const std::shared_ptr<Flight>& flight) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -104,6 +108,7 @@ class CompileService final : public Compiler {
   std::map<CompileTicket, std::shared_ptr<Flight>> tickets_ ABSL_GUARDED_BY(mu_);
   CompileTicket next_ticket_ ABSL_GUARDED_BY(mu_) = 1;
   uint32_t running_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t running_rows_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   CompileStats totals_ ABSL_GUARDED_BY(mu_);  // the counters only
 };

@@ -164,6 +164,51 @@ TEST_F(CompileServiceTest, TheQueueIsBoundedAndSaysWhenToComeBack) {
   EXPECT_EQ(engine_.compiles_started(), 4u);
 }
 
+TEST_F(CompileServiceTest, ShortContextsRunTogetherUpToARowLimitWhateverTheirNumber) {
+  CompileService service({.max_running = 2, .max_queue = 100, .max_batch_rows = 100}, &engine_, &store_,
+                         &executor_, &clock_);
+  std::vector<std::optional<Outcome>> outcomes(9);
+  std::vector<CompileTicket> tickets;
+  const auto ensure = [&](std::vector<TokenId> tokens, std::vector<TokenId> prefix = {}) {
+    CompileJob job = JobOf(std::move(tokens));
+    job.prefix_tokens = std::move(prefix);
+    const size_t i = tickets.size();
+    auto ticket =
+        service.Ensure(std::move(job), [&, i](Outcome outcome) { outcomes[i] = std::move(outcome); });
+    ASSERT_OK(ticket);
+    tickets.push_back(*ticket);
+  };
+  // 32 rows, 16 (one counts for 16), 34 with the prefix: 82. The next has 18 rows, and place; then none has.
+  ensure(std::vector<TokenId>(32, 1));
+  ensure({2});
+  ensure(std::vector<TokenId>(30, 3), {1, 1, 1, 1});
+  ensure(std::vector<TokenId>(18, 4));
+  ensure({5});
+  ensure(std::vector<TokenId>(90, 6));
+  ensure({7});
+  EXPECT_EQ(service.stats().running, 4u);
+  EXPECT_EQ(service.stats().queued, 3u);
+  executor_.RunAll();
+  EXPECT_EQ(engine_.compiles_started(), 4u) << "in the engine together";
+  // A place that becomes free goes to the first in the queue.
+  service.Abandon(tickets[1]);
+  engine_.Step();
+  executor_.RunAll();
+  EXPECT_EQ(engine_.compiles_started(), 5u);
+  EXPECT_EQ(service.stats().queued, 2u);
+  Settle();
+  for (size_t i = 0; i < tickets.size(); ++i) {
+    ASSERT_TRUE(outcomes[i].has_value());
+    EXPECT_EQ(outcomes[i]->ok(), i != 1);
+  }
+  // All rows are given back.
+  ensure(std::vector<TokenId>(84, 8));
+  ensure({9});
+  EXPECT_EQ(service.stats().running, 2u);
+  Settle();
+  EXPECT_EQ(store_.Usage().reservations, 0u);
+}
+
 TEST_F(CompileServiceTest, AFailedCompileMarksTheRecordAndTheNextTryMayMendIt) {
   const CompileJob job = JobOf({1, 2, 3});
   engine_.set_compile_status(absl::InternalError("NaN in layer 1"));
