@@ -28,7 +28,7 @@ namespace epic::internal {
 struct DecodeCall {
   const DecodeAttentionArgs* args;
   const DecodePlan* plan;
-  float* results;  // [result_count][heads][head_dim + 2]: sums, highest score, total weight
+  float* results;  // [result_count][heads][head_dim + 2]: sums, shift of scores, total weight
   size_t group() const { return args->heads / args->kv_heads; }
   float* Result(size_t index, size_t head) const {
     return results + (index * args->heads + head) * (args->head_dim + 2);
@@ -196,13 +196,8 @@ void RunDecodeUnit(const DecodeCall& call, const DecodeUnit& unit) {
   const size_t group = call.group();
   const size_t members = unit.member_end - unit.member_begin;
   const size_t folded = members * group;
-  const size_t padded = (head_dim + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
-  const size_t floats = folded * (head_dim + kTileKeys + padded + 2) + kTileKeys * (head_dim + padded);
-  const TaskMemory memory = Carve(scratch.Get<float>(floats), folded, head_dim);
+  const TaskMemory memory = Carve(scratch.Get<float>(TaskFloats(folded, head_dim)), folded, head_dim);
   auto* seen = seen_scratch.Get<SeenRows>(members);
-  std::fill_n(memory.sums, folded * padded, 0.0f);
-  std::fill_n(memory.highest, folded, kMinusInfinity);
-  std::fill_n(memory.total, folded, 0.0f);
   for (size_t m = 0; m < members; ++m) {
     const size_t member = unit.member_begin + m;
     seen[m] = internal::SeenBy(call.args->rows[call.plan->members[member].row], SegmentOf(call, member));
@@ -215,14 +210,14 @@ void RunDecodeUnit(const DecodeCall& call, const DecodeUnit& unit) {
     for (size_t head = 0; head < group; ++head) {
       const size_t row = m * group + head;
       float* result = call.Result(index, unit.kv_head * group + head);
-      std::copy_n(memory.sums + row * padded, head_dim, result);
-      result[head_dim] = memory.highest[row];
-      result[head_dim + 1] = memory.total[row];
+      std::copy_n(memory.sums + row * memory.padded_dim, head_dim, result);
+      result[head_dim] = memory.shift[row];
+      result[head_dim + 1] = TotalOf(memory, row);
     }
   }
 }
 
-// Joins the results of one row: sums and totals brought to the highest score of all, in order.
+// Joins the results of one row: sums and totals brought to the highest shift of all, in order.
 void JoinDecodeRow(const DecodeCall& call, size_t row) {
   const DF d;
   const size_t head_dim = call.args->head_dim;

@@ -32,26 +32,42 @@ constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // What a worker needs for one task; pointers into its scratch. "Folded" rows: query rows times group.
 struct TaskMemory {
-  float* q;        // [folded][head_dim], rotated for the segment, times scale and log2(e)
-  float* scores;   // [folded][kTileKeys], then weights
-  float* sums;     // [folded][padded_dim]
-  float* keys;     // [kTileKeys/32][head_dim][32]: panels for q · kᵀ
-  float* values;   // [padded_dim/32][kTileKeys][32]: panels for weights · v
-  float* highest;  // [folded]
-  float* total;    // [folded]
+  float* q;       // [folded][head_dim], rotated for the segment, times scale and log2(e)
+  float* scores;  // [folded][kTileKeys], then weights
+  float* sums;    // [folded][padded_dim]
+  float* keys;    // [kTileKeys/32][head_dim][32]: panels for q · kᵀ
+  float* values;  // [padded_dim/32][kTileKeys][32]: panels for weights · v
+  float* shift;   // [folded], what is taken off scores before they become weights; minus infinity at first
+  float* totals;  // [folded][kTotals], sums of weights by lane
   size_t padded_dim;
 };
 
+constexpr size_t kTotals = 16;
+
+constexpr size_t PaddedDim(size_t head_dim) {
+  return (head_dim + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+}
+
+// What Carve takes.
+constexpr size_t TaskFloats(size_t folded, size_t head_dim) {
+  return folded * (head_dim + kTileKeys + PaddedDim(head_dim) + 1 + kTotals) +
+         kTileKeys * (head_dim + PaddedDim(head_dim));
+}
+
+// Ready for a first tile, but for q.
 inline TaskMemory Carve(float* memory, size_t folded, size_t head_dim) {
   TaskMemory out;
-  out.padded_dim = (head_dim + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+  out.padded_dim = PaddedDim(head_dim);
   out.q = memory;
   out.scores = out.q + folded * head_dim;
   out.sums = out.scores + folded * kTileKeys;
   out.keys = out.sums + folded * out.padded_dim;
   out.values = out.keys + kTileKeys * head_dim;
-  out.highest = out.values + kTileKeys * out.padded_dim;
-  out.total = out.highest + folded;
+  out.totals = out.values + kTileKeys * out.padded_dim;
+  out.shift = out.totals + folded * kTotals;
+  std::fill_n(out.sums, folded * out.padded_dim, 0.0f);
+  std::fill_n(out.totals, folded * kTotals, 0.0f);
+  std::fill_n(out.shift, folded, kMinusInfinity);
   return out;
 }
 
@@ -248,45 +264,75 @@ struct PlainSink {
   }
 };
 
-// Scores of one row become weights 2^(score - highest); sums so far are corrected for a new highest.
-// `visible` keys count; weights of the tile's other keys are zero.
-HWY_INLINE void WeightRow(const TaskMemory& memory, size_t row, size_t visible, size_t tile_width) {
+// A row's shift moves only when a score passes it by more than this many powers of two: weights stay far from
+// overflow, and hardly any tile behind the first has to correct the sums.
+constexpr float kShiftSlack = 8.0f;
+
+// Moves a row's shift up to the highest of `tops` and corrects its sums.
+HWY_MAYBE_UNUSED static HWY_NOINLINE void MoveShift(const TaskMemory& memory, size_t row, const float* tops) {
+  const DF d;
+  const float before = memory.shift[row];
+  const float now = std::max(before, hn::GetLane(hn::MaxOfLanes(d, hn::LoadU(d, tops))));
+  memory.shift[row] = now;
+  if (before == kMinusInfinity) return;  // all sums are zero
+  const auto correction = Exp2(hn::Set(d, before - now));
+  const auto correct = [&](float* at, size_t count) {
+    for (size_t i = 0; i < count; i += kLanes) {
+      hn::StoreU(hn::Mul(hn::LoadU(d, at + i), correction), d, at + i);
+    }
+  };
+  correct(memory.sums + row * memory.padded_dim, memory.padded_dim);
+  correct(memory.totals + row * kTotals, kTotals);
+}
+
+// REQUIRES: visible <= width, a multiple of kPanelColumns.
+HWY_INLINE void WeightKeys(const TaskMemory& memory, size_t row, size_t visible, size_t width) {
   const DF d;
   float* scores = memory.scores + row * kTileKeys;
-  const size_t width = (visible + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
-  auto highest = hn::Set(d, kMinusInfinity);
-  const auto minus_infinity = highest;
+  const auto minus_infinity = hn::Set(d, kMinusInfinity);
+  auto top = minus_infinity;
   for (size_t i = 0; i < width; i += kLanes) {
     auto score = hn::LoadU(d, scores + i);
     if (i + kLanes > visible) {
-      const auto mask = hn::FirstN(d, visible > i ? visible - i : 0);
-      score = hn::IfThenElse(mask, score, minus_infinity);
+      score = hn::IfThenElse(hn::FirstN(d, visible > i ? visible - i : 0), score, minus_infinity);
       hn::StoreU(score, d, scores + i);
     }
-    highest = hn::Max(highest, score);
+    top = hn::Max(top, score);
   }
-  const float before = memory.highest[row];
-  const float now = std::max(before, hn::GetLane(hn::MaxOfLanes(d, highest)));
+  if (!hn::AllTrue(d, hn::Le(top, hn::Set(d, memory.shift[row] + kShiftSlack)))) {
+    HWY_ALIGN float tops[kLanes];
+    hn::Store(top, d, tops);
+    MoveShift(memory, row, tops);
+  }
   // Scores that are all minus infinity weigh nothing.
-  const auto shift = hn::Set(d, now == kMinusInfinity ? 0.0f : now);
-  auto total = hn::Zero(d);
+  const auto shift = hn::Set(d, memory.shift[row] == kMinusInfinity ? 0.0f : memory.shift[row]);
+  float* totals = memory.totals + row * kTotals;
+  auto total = hn::LoadU(d, totals);
   for (size_t i = 0; i < width; i += kLanes) {
     const auto weight = Exp2(hn::Sub(hn::LoadU(d, scores + i), shift));
     hn::StoreU(weight, d, scores + i);
     total = hn::Add(total, weight);
   }
-  for (size_t i = width; i < tile_width; i += kLanes) hn::StoreU(hn::Zero(d), d, scores + i);
-  float factor = 1.0f;
-  if (!(now == before)) {
-    const auto correction = Exp2(hn::Sub(hn::Set(d, before), shift));
-    factor = hn::GetLane(correction);
-    float* sums = memory.sums + row * memory.padded_dim;
-    for (size_t i = 0; i < memory.padded_dim; i += kLanes) {
-      hn::StoreU(hn::Mul(hn::LoadU(d, sums + i), correction), d, sums + i);
-    }
-  }
-  memory.total[row] = memory.total[row] * factor + hn::GetLane(hn::SumOfLanes(d, total));
-  memory.highest[row] = now;
+  hn::StoreU(total, d, totals);
+}
+
+// Scores of one row become weights 2^(score - shift); sums so far are corrected for a new shift. `visible`
+// keys count; weights of the tile's other keys, up to tile_width, are zero.
+HWY_INLINE void WeightRow(const TaskMemory& memory, size_t row, size_t visible, size_t tile_width) {
+  if (visible == kTileKeys) return WeightKeys(memory, row, kTileKeys, kTileKeys);
+  const size_t width = (visible + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+  WeightKeys(memory, row, visible, width);
+  float* scores = memory.scores + row * kTileKeys;
+  if (width < tile_width) std::fill(scores + width, scores + tile_width, 0.0f);
+}
+
+// The sum of a row's weights.
+HWY_INLINE float TotalOf(const TaskMemory& memory, size_t row) {
+  const DF d;
+  const float* totals = memory.totals + row * kTotals;
+  auto total = hn::LoadU(d, totals);
+  for (size_t i = kLanes; i < kTotals; i += kLanes) total = hn::Add(total, hn::LoadU(d, totals + i));
+  return hn::GetLane(hn::SumOfLanes(d, total));
 }
 
 }  // namespace HWY_NAMESPACE

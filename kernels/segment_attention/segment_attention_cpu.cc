@@ -47,6 +47,9 @@ namespace HWY_NAMESPACE {
 
 using Task = internal::AttentionTask;
 
+// Query rows that go through a whole tile together: their scores stay in the first-level cache.
+constexpr size_t kBlockRows = 16;
+
 HWY_INLINE size_t FirstRowAt(const Task& task, uint32_t position) {
   const uint32_t* positions = task.args->q_positions;
   return std::lower_bound(positions + task.row_begin, positions + task.row_end, position) - positions;
@@ -68,24 +71,34 @@ HWY_INLINE void RotateQueries(const Task& task, const KvSegment& segment, size_t
   }
 }
 
-// weights · v for query rows from `first` on, each up to the keys that it sees.
-HWY_INLINE void AddTileValues(const Task& task, const KeyTile& tile, size_t first, bool finite,
-                              const TaskMemory& memory) {
-  const uint32_t* positions = task.args->q_positions;
-  size_t step = task.row_end - first;
-  if (tile.VisibleFrom(positions[first]) < tile.count) {
-    // Some rows see a part of the tile: small groups, each up to what its last row sees. A value that is not
-    // finite would spoil a row that gives it a weight of zero, so then every row goes alone.
-    step = finite ? std::max(kTileRows / task.group, size_t{1}) : 1;
+// Query rows [begin, end) of a task, and how many keys of a tile its first and its last row see.
+struct RowBlock {
+  size_t begin;
+  size_t end;
+  size_t first_visible;
+  size_t visible;
+};
+
+// q · k, weights, weights · v for rows that all see some key of the tile.
+HWY_INLINE void AttendRows(const Task& task, const KeyTile& tile, const RowBlock& rows,
+                           const TaskMemory& memory) {
+  const SegmentAttentionArgs& args = *task.args;
+  const size_t begin = (rows.begin - task.row_begin) * task.group;
+  const size_t folded = (rows.end - rows.begin) * task.group;
+  const size_t key_panels = (rows.visible + kPanelColumns - 1) / kPanelColumns;
+  MicroBlock(folded, memory.q + begin * args.head_dim, args.head_dim, memory.keys,
+             args.head_dim * kPanelColumns, key_panels, args.head_dim,
+             PlainSink<false>{memory.scores + begin * kTileKeys, kTileKeys});
+  size_t visible = rows.first_visible;
+  for (size_t r = rows.begin; r < rows.end; ++r) {
+    while (visible < rows.visible && tile.positions[visible] <= args.q_positions[r]) ++visible;
+    for (size_t head = 0; head < task.group; ++head) {
+      WeightRow(memory, (r - task.row_begin) * task.group + head, visible, key_panels * kPanelColumns);
+    }
   }
-  for (size_t r = first; r < task.row_end; r += step) {
-    const size_t last = std::min(task.row_end, r + step);
-    const size_t begin = (r - task.row_begin) * task.group;
-    const PlainSink<true> sink{memory.sums + begin * memory.padded_dim, memory.padded_dim};
-    MicroBlock((last - r) * task.group, memory.scores + begin * kTileKeys, kTileKeys, memory.values,
-               kTileKeys * kPanelColumns, memory.padded_dim / kPanelColumns,
-               tile.VisibleFrom(positions[last - 1]), sink);
-  }
+  MicroBlock(folded, memory.scores + begin * kTileKeys, kTileKeys, memory.values, kTileKeys * kPanelColumns,
+             memory.padded_dim / kPanelColumns, rows.visible,
+             PlainSink<true>{memory.sums + begin * memory.padded_dim, memory.padded_dim});
 }
 
 HWY_INLINE void AttendTile(const Task& task, const KvSegment& segment, const KeyTile& tile,
@@ -97,22 +110,19 @@ HWY_INLINE void AttendTile(const Task& task, const KvSegment& segment, const Key
   if (first == task.row_end) return;
   PackKeys(segment, head_offset, tile, args.head_dim, memory.keys);
   const bool finite = PackValues(segment, head_offset, tile, args.head_dim, memory.padded_dim, memory.values);
-  const size_t begin = (first - task.row_begin) * task.group;
-  const size_t end = (task.row_end - task.row_begin) * task.group;
-  const PlainSink<false> sink{memory.scores + begin * kTileKeys, kTileKeys};
-  const size_t key_panels = (tile.count + kPanelColumns - 1) / kPanelColumns;
-  for (size_t panel = 0; panel < key_panels; ++panel) {
-    MicroBlock(end - begin, memory.q + begin * args.head_dim, args.head_dim,
-               memory.keys + panel * args.head_dim * kPanelColumns, args.head_dim * kPanelColumns, 1,
-               args.head_dim, sink.AtPanel(panel));
+  // Rows that see a part of the tile go in small blocks, each up to what its last row sees; a value that is
+  // not finite would spoil a row that gives it a weight of zero, so then every row goes alone.
+  const size_t partial = finite ? (kTileRows + task.group - 1) / task.group : 1;
+  const size_t whole = FirstRowAt(task, tile.positions[tile.count - 1]);
+  for (size_t r = first; r < whole; r += partial) {
+    const size_t end = std::min(whole, r + partial);
+    AttendRows(task, tile,
+               {r, end, tile.VisibleFrom(args.q_positions[r]), tile.VisibleFrom(args.q_positions[end - 1])},
+               memory);
   }
-  for (size_t r = first; r < task.row_end; ++r) {
-    const size_t visible = tile.VisibleFrom(args.q_positions[r]);
-    for (size_t head = 0; head < task.group; ++head) {
-      WeightRow(memory, (r - task.row_begin) * task.group + head, visible, key_panels * kPanelColumns);
-    }
+  for (size_t r = whole; r < task.row_end; r += kBlockRows) {
+    AttendRows(task, tile, {r, std::min(task.row_end, r + kBlockRows), tile.count, tile.count}, memory);
   }
-  AddTileValues(task, tile, first, finite, memory);
 }
 
 HWY_INLINE void WriteOutput(const Task& task, const TaskMemory& memory) {
@@ -123,8 +133,8 @@ HWY_INLINE void WriteOutput(const Task& task, const TaskMemory& memory) {
       const size_t row = (r - task.row_begin) * task.group + head;
       const float* sums = memory.sums + row * memory.padded_dim;
       float* out = args.out + r * args.out_stride + (task.kv_head * task.group + head) * args.head_dim;
-      const float total = memory.total[row];
-      const bool sees_nothing = memory.highest[row] == kMinusInfinity && total == 0;
+      const float total = TotalOf(memory, row);
+      const bool sees_nothing = memory.shift[row] == kMinusInfinity && total == 0;
       const auto factor = hn::Set(d, sees_nothing ? 0.0f : 1.0f / total);
       size_t i = 0;
       for (; i + kLanes <= args.head_dim; i += kLanes) {
@@ -139,13 +149,8 @@ void AttendTask(const Task& task) {
   static thread_local Scratch scratch;
   const SegmentAttentionArgs& args = *task.args;
   const size_t folded = (task.row_end - task.row_begin) * task.group;
-  const size_t padded = (args.head_dim + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
-  const size_t floats =
-      folded * (args.head_dim + kTileKeys + padded + 2) + kTileKeys * (args.head_dim + padded);
-  const TaskMemory memory = Carve(scratch.Get<float>(floats), folded, args.head_dim);
-  std::fill_n(memory.sums, folded * padded, 0.0f);
-  std::fill_n(memory.highest, folded, kMinusInfinity);
-  std::fill_n(memory.total, folded, 0.0f);
+  const TaskMemory memory =
+      Carve(scratch.Get<float>(TaskFloats(folded, args.head_dim)), folded, args.head_dim);
   const uint32_t last_position = args.q_positions[task.row_end - 1];
   KeyTile tile;
   for (const KvSegment& segment : args.segments) {
