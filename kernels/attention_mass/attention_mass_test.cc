@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/random.h"
-#include "hwy/highway.h"
+#include "kernels/api/testing/kernel_ways.h"
 
 namespace epic {
 namespace {
@@ -171,34 +171,8 @@ void ExpectNear(const Problem& problem, const std::vector<uint64_t>& a, const st
   }
 }
 
-struct Way {
-  std::string name;
-  KernelPath path;
-  int64_t target;
-};
-
-std::vector<Way> Ways() {
-  std::vector<Way> ways = {{"reference", KernelPath::kReference, 0}};
-  for (const int64_t target : {int64_t{HWY_AVX3}, int64_t{HWY_AVX2}, int64_t{HWY_STATIC_TARGET}}) {
-    if ((hwy::SupportedTargets() & target) != 0) {
-      ways.push_back({std::string("cpu_") + hwy::TargetName(target), KernelPath::kCpu, target});
-    }
-  }
-  return ways;
-}
-
-class AttentionMassTest : public ::testing::TestWithParam<Way> {
+class AttentionMassTest : public testing::KernelWayTest {
  protected:
-  AttentionMassTest() {
-    if (GetParam().target != 0) hwy::SetSupportedTargetsForTest(GetParam().target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  ~AttentionMassTest() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  KernelPath path() const { return GetParam().path; }
-
   ThreadPool pool_{2};
 };
 
@@ -308,7 +282,6 @@ TEST_P(AttentionMassTest, WhatIsNotANumberIsSaidAndAddsNothing) {
 }
 
 // --- change
-// --------------------------------------------------------------------------------------------------------
 
 // A prompt of 90 rows: two chunks of 30 and 25 rows, the rest own text. Fresh keys of all of it, stored keys
 // of the chunks.
@@ -407,8 +380,8 @@ TEST_P(AttentionMassTest, ChangeIsTheSameHoweverRowsAreSplitAndSaysWhatIsNotANum
   EXPECT_FALSE(finite);
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryWay, AttentionMassTest, ::testing::ValuesIn(Ways()),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(EveryWay, AttentionMassTest, ::testing::ValuesIn(testing::KernelWays()),
+                         testing::NameOfWay);
 
 }  // namespace
 }  // namespace epic

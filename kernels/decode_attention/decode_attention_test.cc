@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/random.h"
-#include "hwy/highway.h"
+#include "kernels/api/testing/kernel_ways.h"
 #include "kernels/decode_attention/decode_attention_internal.h"
 
 namespace epic {
@@ -181,15 +181,7 @@ double MaxDifference(const std::vector<float>& a, const std::vector<float>& b) {
 
 class DecodeAttentionTest : public ::testing::TestWithParam<int64_t> {
  protected:
-  DecodeAttentionTest() {
-    hwy::SetSupportedTargetsForTest(GetParam());
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  ~DecodeAttentionTest() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-
+  const testing::ForcedSimdTarget forced_{GetParam()};
   ThreadPool pool_{3};
 };
 
@@ -329,16 +321,8 @@ TEST(DecodePlanTest, ReadsTheSameMemoryOnceWhoeverListsIt) {
   EXPECT_EQ(of_five, 2u * 3);
 }
 
-std::vector<int64_t> Targets() {
-  std::vector<int64_t> targets;
-  for (const int64_t target : {int64_t{HWY_AVX3}, int64_t{HWY_AVX2}, int64_t{HWY_STATIC_TARGET}}) {
-    if ((hwy::SupportedTargets() & target) != 0) targets.push_back(target);
-  }
-  return targets;
-}
-
-INSTANTIATE_TEST_SUITE_P(Targets, DecodeAttentionTest, ::testing::ValuesIn(Targets()),
-                         [](const auto& info) { return std::string(hwy::TargetName(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Targets, DecodeAttentionTest, ::testing::ValuesIn(testing::SimdTargets()),
+                         [](const auto& info) { return testing::NameOfSimdTarget(info.param); });
 
 }  // namespace
 }  // namespace epic

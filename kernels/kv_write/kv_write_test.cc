@@ -7,11 +7,12 @@
 #include <gtest/gtest.h>
 
 #include "common/base/random.h"
+#include "kernels/api/testing/kernel_ways.h"
 
 namespace epic {
 namespace {
 
-class KvWriteTest : public ::testing::TestWithParam<KernelPath> {};
+class KvWriteTest : public testing::KernelWayTest {};
 
 constexpr uint32_t kKvHeads = 3;
 
@@ -49,10 +50,10 @@ TEST_P(KvWriteTest, RowsAreRotatedAtTheirPositionsRoundedOnceAndPutWhereTheyBelo
                               .dtype = DType::kF32,
                               .head_stride = capacity * dim,
                               .first_row = first};
-          KvWrite(args, &pool, GetParam());
+          KvWrite(args, &pool, path());
           args.out = p.out16.data() + 1;
           args.dtype = DType::kBf16;
-          KvWrite(args, &pool, GetParam());
+          KvWrite(args, &pool, path());
           std::vector<float> expected(dim);
           for (uint32_t g = 0; g < kKvHeads; ++g) {
             for (size_t row = 0; row < capacity; ++row) {
@@ -81,7 +82,8 @@ TEST_P(KvWriteTest, RowsAreRotatedAtTheirPositionsRoundedOnceAndPutWhereTheyBelo
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, KvWriteTest, ::testing::Values(KernelPath::kReference, KernelPath::kCpu));
+INSTANTIATE_TEST_SUITE_P(EveryWay, KvWriteTest, ::testing::ValuesIn(testing::KernelWays()),
+                         testing::NameOfWay);
 
 }  // namespace
 }  // namespace epic

@@ -8,11 +8,13 @@
 #include <gtest/gtest.h>
 
 #include "common/base/random.h"
-#include "hwy/highway.h"
+#include "kernels/api/testing/kernel_ways.h"
 #include "kernels/matmul/matmul_internal.h"
 
 namespace epic {
 namespace {
+
+using testing::KernelWay;
 
 std::vector<float> RandomValues(size_t count, Rng* rng) {
   std::vector<float> values(count);
@@ -41,49 +43,32 @@ DType InputFormat(const PackedMatrix& matrix) {
 // Behind `auto` only where the CPU has matrix tiles; oneDNN's other bf16 products test the code around it.
 constexpr int64_t kOneDnn = -1;
 
-// One way to run the product: an implementation, and for Highway's a SIMD target.
-struct Way {
-  std::string name;
-  KernelPath path;
-  int64_t target;  // 0: whatever the CPU has best; or kOneDnn
-};
-
-std::vector<Way> Ways() {
-  std::vector<Way> ways = {{"reference", KernelPath::kReference, 0}, {"auto", KernelPath::kAuto, 0}};
-  for (const int64_t target : {int64_t{HWY_AVX3}, int64_t{HWY_AVX2}, int64_t{HWY_STATIC_TARGET}}) {
-    if ((hwy::SupportedTargets() & target) != 0) {
-      ways.push_back({std::string("cpu_") + hwy::TargetName(target), KernelPath::kCpu, target});
-    }
-  }
+std::vector<KernelWay> Ways() {
+  std::vector<KernelWay> ways = testing::KernelWays();
+  ways.push_back({"auto", KernelPath::kAuto});
   if (GetCpuFeatures().avx512_bf16) ways.push_back({"onednn", KernelPath::kCpu, kOneDnn});
   return ways;
 }
 
-class MatMulTest : public ::testing::TestWithParam<std::tuple<Way, DType>> {
+class MatMulTest : public ::testing::TestWithParam<std::tuple<KernelWay, DType>> {
  protected:
-  MatMulTest() {
-    if (way().target > 0) hwy::SetSupportedTargetsForTest(way().target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  ~MatMulTest() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
   void SetUp() override {
-    if (way().target == kOneDnn && format() == DType::kF32) GTEST_SKIP() << "oneDNN is used for bf16 only";
+    if (way().simd_target == kOneDnn && format() == DType::kF32)
+      GTEST_SKIP() << "oneDNN is used for bf16 only";
   }
   std::unique_ptr<const PackedMatrix> PackThisWay(size_t outputs, size_t inputs,
                                                   const std::vector<float>& w) {
-    if (way().target != kOneDnn) return Pack(outputs, inputs, format(), w, &pool_, way().path);
+    if (way().simd_target != kOneDnn) return Pack(outputs, inputs, format(), w, &pool_, way().path);
     auto packed = internal::PackDnnl(outputs, inputs, [&](size_t index, std::span<float> row) {
       std::copy_n(w.begin() + index * inputs, inputs, row.begin());
     });
     EXPECT_TRUE(packed.ok()) << packed.status().ToString();
     return std::move(packed).value();
   }
-  const Way& way() const { return std::get<0>(GetParam()); }
+  const KernelWay& way() const { return std::get<0>(GetParam()); }
   DType format() const { return std::get<1>(GetParam()); }
 
+  const testing::ForcedSimdTarget forced_{std::max(way().simd_target, int64_t{0})};
   ThreadPool pool_{2};
 };
 

@@ -7,11 +7,12 @@
 #include <gtest/gtest.h>
 
 #include "common/base/random.h"
+#include "kernels/api/testing/kernel_ways.h"
 
 namespace epic {
 namespace {
 
-class RmsNormTest : public ::testing::TestWithParam<KernelPath> {};
+class RmsNormTest : public testing::KernelWayTest {};
 
 std::vector<float> RandomValues(size_t count, Rng* rng) {
   std::vector<float> values(count);
@@ -38,7 +39,7 @@ TEST_P(RmsNormTest, EqualsTheFormulaInDoubleOverSizesGroupsAndStrides) {
                  .epsilon = 1e-5f,
                  .out = out.data() + 1,
                  .out_stride = stride},
-                &pool, GetParam());
+                &pool, path());
         for (size_t at = 0; at < rows * stride; ++at) {
           const size_t r = at / stride, g = at % stride / dim, i = at % stride % dim;
           if (g >= groups) {
@@ -71,19 +72,20 @@ TEST_P(RmsNormTest, ARowHasTheSameBytesAloneAndInPlaceAndNanStaysInItsRow) {
                       .epsilon = 1e-6f,
                       .out = all.data(),
                       .out_stride = 70};
-  RmsNorm(args, &pool, GetParam());
+  RmsNorm(args, &pool, path());
   for (size_t r = 0; r < 100; ++r) {
     for (size_t i = 0; i < 70; ++i) ASSERT_EQ(std::isnan(all[r * 70 + i]), r == 5);
     if (r == 5) continue;
     args.x = x.data() + r * 70;
     args.rows = 1;
     args.out = x.data() + r * 70;
-    RmsNorm(args, nullptr, GetParam());
+    RmsNorm(args, nullptr, path());
     ASSERT_EQ(std::memcmp(args.out, all.data() + r * 70, 70 * 4), 0);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, RmsNormTest, ::testing::Values(KernelPath::kReference, KernelPath::kCpu));
+INSTANTIATE_TEST_SUITE_P(EveryWay, RmsNormTest, ::testing::ValuesIn(testing::KernelWays()),
+                         testing::NameOfWay);
 
 }  // namespace
 }  // namespace epic

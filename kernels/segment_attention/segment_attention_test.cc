@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/random.h"
-#include "hwy/highway.h"
+#include "kernels/api/testing/kernel_ways.h"
 
 namespace epic {
 namespace {
@@ -165,34 +165,8 @@ double MaxDifference(const std::vector<float>& a, const std::vector<float>& b) {
   return worst;
 }
 
-struct Way {
-  std::string name;
-  KernelPath path;
-  int64_t target;
-};
-
-std::vector<Way> Ways() {
-  std::vector<Way> ways = {{"reference", KernelPath::kReference, 0}};
-  for (const int64_t target : {int64_t{HWY_AVX3}, int64_t{HWY_AVX2}, int64_t{HWY_STATIC_TARGET}}) {
-    if ((hwy::SupportedTargets() & target) != 0) {
-      ways.push_back({std::string("cpu_") + hwy::TargetName(target), KernelPath::kCpu, target});
-    }
-  }
-  return ways;
-}
-
-class SegmentAttentionTest : public ::testing::TestWithParam<Way> {
+class SegmentAttentionTest : public testing::KernelWayTest {
  protected:
-  SegmentAttentionTest() {
-    if (GetParam().target != 0) hwy::SetSupportedTargetsForTest(GetParam().target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  ~SegmentAttentionTest() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  KernelPath path() const { return GetParam().path; }
-
   void ExpectEqualsReference(Problem* problem, const std::string& what) {
     size_t keys = 0;
     for (const SegmentData& segment : problem->segments) keys += segment.view.rows;
@@ -495,8 +469,8 @@ TEST_P(SegmentAttentionTest, LargeScoresNeitherOverflowNorLoseTheWinner) {
   ExpectEqualsReference(&problem, "scores in the thousands");
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryWay, SegmentAttentionTest, ::testing::ValuesIn(Ways()),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(EveryWay, SegmentAttentionTest, ::testing::ValuesIn(testing::KernelWays()),
+                         testing::NameOfWay);
 
 }  // namespace
 }  // namespace epic

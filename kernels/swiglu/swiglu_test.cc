@@ -8,11 +8,12 @@
 #include <gtest/gtest.h>
 
 #include "common/base/random.h"
+#include "kernels/api/testing/kernel_ways.h"
 
 namespace epic {
 namespace {
 
-class SwiGluTest : public ::testing::TestWithParam<KernelPath> {};
+class SwiGluTest : public testing::KernelWayTest {};
 
 std::vector<float> RandomValues(size_t count, double scale, Rng* rng) {
   std::vector<float> values(count);
@@ -35,7 +36,7 @@ TEST_P(SwiGluTest, EqualsTheFormulaInDoubleOverSizesAndStrides) {
               .dim = dim,
               .out = out.data() + 1,
               .out_stride = out_stride},
-             &pool, GetParam());
+             &pool, path());
       for (size_t r = 0; r < rows; ++r) {
         for (size_t i = 0; i < out_stride; ++i) {
           const float got = out[1 + r * out_stride + i];
@@ -66,7 +67,7 @@ TEST_P(SwiGluTest, ExtremesAreRightAndNanStaysInItsElement) {
           .dim = gate.size(),
           .out = out.data(),
           .out_stride = gate.size()},
-         nullptr, GetParam());
+         nullptr, path());
   EXPECT_EQ(out[0], 0);
   EXPECT_EQ(out[1], 1000);
   EXPECT_NEAR(out[2], 0, 1e-30);
@@ -88,18 +89,19 @@ TEST_P(SwiGluTest, ARowHasTheSameBytesAloneAndInPlace) {
                      .dim = 45,
                      .out = all.data(),
                      .out_stride = 45};
-  SwiGlu(args, &pool, GetParam());
+  SwiGlu(args, &pool, path());
   for (size_t r = 0; r < 100; ++r) {
     args.gate = in.data() + r * 90;
     args.up = args.gate + 45;
     args.rows = 1;
     args.out = r % 2 == 0 ? one.data() : in.data() + r * 90;
-    SwiGlu(args, nullptr, GetParam());
+    SwiGlu(args, nullptr, path());
     ASSERT_EQ(std::memcmp(args.out, all.data() + r * 45, 45 * 4), 0);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Paths, SwiGluTest, ::testing::Values(KernelPath::kReference, KernelPath::kCpu));
+INSTANTIATE_TEST_SUITE_P(EveryWay, SwiGluTest, ::testing::ValuesIn(testing::KernelWays()),
+                         testing::NameOfWay);
 
 }  // namespace
 }  // namespace epic

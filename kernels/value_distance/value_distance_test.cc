@@ -8,38 +8,12 @@
 #include <gtest/gtest.h>
 
 #include "common/base/random.h"
-#include "hwy/highway.h"
+#include "kernels/api/testing/kernel_ways.h"
 
 namespace epic {
 namespace {
 
-struct Way {
-  std::string name;
-  KernelPath path;
-  int64_t target;
-};
-
-std::vector<Way> Ways() {
-  std::vector<Way> ways = {{"reference", KernelPath::kReference, 0}};
-  for (const int64_t target : {int64_t{HWY_AVX3}, int64_t{HWY_AVX2}, int64_t{HWY_STATIC_TARGET}}) {
-    if ((hwy::SupportedTargets() & target) != 0) {
-      ways.push_back({std::string("cpu_") + hwy::TargetName(target), KernelPath::kCpu, target});
-    }
-  }
-  return ways;
-}
-
-class ValueDistanceTest : public ::testing::TestWithParam<Way> {
- protected:
-  ValueDistanceTest() {
-    if (GetParam().target != 0) hwy::SetSupportedTargetsForTest(GetParam().target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  ~ValueDistanceTest() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-};
+class ValueDistanceTest : public testing::KernelWayTest {};
 
 // Random values of both types, one element past an aligned address.
 struct Values {
@@ -77,7 +51,7 @@ TEST_P(ValueDistanceTest, EqualsTheSumOfSquaresOverSizesAndStrides) {
           args.head_dim = dim;
           args.out = out.data();
           args.out_stride = rows + 1;
-          SquaredDistance(args, GetParam().path);
+          SquaredDistance(args, path());
           for (uint32_t head = 0; head < kHeads; ++head) {
             for (size_t row = 0; row < rows; ++row) {
               double expected = 0;
@@ -109,17 +83,17 @@ TEST_P(ValueDistanceTest, EqualRowsAreAtZeroAndNanStaysInItsRow) {
   args.head_dim = 20;
   args.out = out.data();
   args.out_stride = 4;
-  SquaredDistance(args, GetParam().path);
+  SquaredDistance(args, path());
   EXPECT_EQ(out, std::vector<float>(4, 0.0f));
   a.f32[1 + 2 * 20 + 19] = std::numeric_limits<float>::quiet_NaN();
-  SquaredDistance(args, GetParam().path);
+  SquaredDistance(args, path());
   EXPECT_TRUE(std::isnan(out[2]));
   out[2] = 0;
   EXPECT_EQ(out, std::vector<float>(4, 0.0f));
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryWay, ValueDistanceTest, ::testing::ValuesIn(Ways()),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(EveryWay, ValueDistanceTest, ::testing::ValuesIn(testing::KernelWays()),
+                         testing::NameOfWay);
 
 }  // namespace
 }  // namespace epic
