@@ -47,9 +47,6 @@ struct EngineOptions {
   uint64_t prefix_cache_bytes = 256ull << 20;  // exactly computed prompts kept for `prefix`; 0 turns it off
 };
 
-// --- link
-// ---------------------------------------------------------------------------------------------------------
-
 // A run of the prompt: own text, or a context covered by an object.
 struct PromptPiece {
   std::vector<TokenId> tokens;
@@ -132,9 +129,6 @@ struct LinkRequest {
   CancelToken cancel;
 };
 
-// --- compile
-// ------------------------------------------------------------------------------------------------------
-
 class CompileSink {
  public:
   virtual ~CompileSink() = default;
@@ -149,9 +143,6 @@ struct CompileRequest {
   std::vector<TokenId> tokens;         // not empty
   CancelToken cancel;
 };
-
-// --- score
-// --------------------------------------------------------------------------------------------------------
 
 class ScoreSink {
  public:
@@ -169,9 +160,6 @@ struct ScoreRequest {
   std::vector<TokenId> continuation;  // not empty
   CancelToken cancel;
 };
-
-// --- the engine
-// ---------------------------------------------------------------------------------------------------
 
 struct EngineGauges {
   uint32_t running = 0;       // requests admitted

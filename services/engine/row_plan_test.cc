@@ -174,7 +174,6 @@ TEST(RowPlanTest, PrefixOverAnExactObjectAtTheEndLeavesTheLastRow) {
 }
 
 // --- properties over random prompts, against the definition row by row
-// --------------------------------------------------------
 
 struct RandomPrompt {
   std::vector<PromptPiece> pieces;

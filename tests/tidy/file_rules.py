@@ -61,11 +61,15 @@ CPP_WORDS = [
 ]
 
 
+DECORATION = re.compile(r"^\s*//\s*[-=*~#]{4,}\s*$")
+
+
 def check_cpp_words(tree):
     problems = []
     for file in tree.files:
         if not file.is_cpp:
             continue
+        problems += _each_line(file, file.text, DECORATION, "a line of decoration: say it by structure, or leave it out")
         code = cpp_text.blank(file.text)
         for pattern, applies, message in CPP_WORDS:
             if applies(file):

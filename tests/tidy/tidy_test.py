@@ -130,6 +130,7 @@ class WordTest(TreeTest):
             ("a.md", "see /wo" + "rk/main\n", "one machine"),
             ("a.md", "from pypi." + "org\n", "registry"),
             ("a.cc", "#ifdef HAVE_THING\n#endif\n", "preprocessor conditional"),
+            ("a.cc", "// --- reading\n  // " + "-" * 40 + "\nint a;\n", "decoration"),
             ("a.cc", "int a; \n", "white space"),
             ("a.cc", "int a;", "one line break"),
         ]

@@ -34,9 +34,6 @@ struct RequestScope {
   int64_t deadline_steady_ns = 0;  // 0: none
 };
 
-// --- messages
-// -----------------------------------------------------------------------------------------------------
-
 // One part of a message's content: text, or a context by Cache ID or by name.
 struct ContentPart {
   enum class Kind : uint8_t { kText, kContextId, kContextName };
@@ -48,9 +45,6 @@ struct ChatMessage {
   std::string role;
   std::vector<ContentPart> content;
 };
-
-// --- contexts
-// -----------------------------------------------------------------------------------------------------
 
 struct CompilePrefixRequest {
   std::string type = "none";              // none | bos | bos4 | system
@@ -107,9 +101,6 @@ class ContextApi {
                                               const PatchContextRequest& request) = 0;
   virtual absl::Status Delete(const RequestScope& scope, const std::string& id) = 0;
 };
-
-// --- chat
-// ---------------------------------------------------------------------------------------------------------
 
 struct LinkingRequest {
   std::optional<std::string> strategy;
@@ -197,9 +188,6 @@ class ChatApi {
   virtual void Complete(const RequestScope& scope, ChatRequest request, std::shared_ptr<ChatSink> sink) = 0;
 };
 
-// --- quality
-// ------------------------------------------------------------------------------------------------------
-
 // How far the chat's linked prompt is from the same prompt computed whole. KL in nats, over the rows that
 // predict the greedy answer of `full` (at most 32 tokens).
 struct ChatQuality {
@@ -216,9 +204,6 @@ class QualityApi {
   // Blocks for the seconds that it takes. `request` is refused where ChatApi would refuse it.
   virtual absl::StatusOr<ChatQuality> Compare(const RequestScope& scope, const ChatRequest& request) = 0;
 };
-
-// --- models
-// -------------------------------------------------------------------------------------------------------
 
 struct ModelInfo {
   std::string id;       // alias
@@ -251,9 +236,6 @@ class ModelApi {
                                                     const std::vector<ChatMessage>& messages) const = 0;
 };
 
-// --- health
-// -------------------------------------------------------------------------------------------------------
-
 struct HealthReport {
   bool able = false;   // false: 503
   std::string status;  // ok | degraded | loading | draining | stuck
@@ -273,9 +255,6 @@ class NodeApi {
   // The Prometheus text of all series.
   virtual std::string MetricsText() const = 0;
 };
-
-// --- admin
-// --------------------------------------------------------------------------------------------------------
 
 struct EffectiveSetting {
   std::string name, value, source;
