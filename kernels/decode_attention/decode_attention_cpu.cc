@@ -1,7 +1,7 @@
 // Decode attention by Highway, in f32 throughout. A unit is a range of one memory under one kv head; the
 // heads of the members that read it are folded into rows (member * group + head). Tiles of 128 keys begin at
 // fixed rows of the memory, so a tile holds the same keys for every member, and those that a member does not
-// see weigh exactly zero for it.
+// see weigh exactly zero for it. Many rows take packed tiles, few rows read them in place, to the same bytes.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -17,6 +17,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.
 #include "hwy/highway.h"
+#include "kernels/decode_attention/tile_in_place-inl.h"
 #include "kernels/rope/rotate-inl.h"
 #include "kernels/segment_attention/attention_tile-inl.h"
 
@@ -129,26 +130,63 @@ void AddSeenValues(const TaskMemory& memory, size_t row, size_t count) {
   }
 }
 
-// One tile for members [begin, end) of the unit, all of which see some of its keys.
-void AttendMembers(const DecodeCall& call, const TaskMemory& memory, const SeenRows* seen, size_t begin,
-                   size_t end, const KeyTile& tile, bool finite) {
+// A tile of a segment where it lies, and the one behind it in its range.
+struct TileInPlace {
+  TileInPlace(const KvSegment& segment, size_t head_offset, size_t head_dim, uint32_t at,
+              uint32_t range_end) {
+    const size_t row_bytes = head_dim * SizeOf(segment.dtype);
+    const size_t offset = head_offset * SizeOf(segment.dtype) + at * row_bytes;
+    const size_t count = std::min<size_t>(kTileKeys, range_end - at);
+    keys = {static_cast<const char*>(segment.k) + offset, count, row_bytes};
+    values = {static_cast<const char*>(segment.v) + offset, count, row_bytes};
+    const size_t rest = std::min<size_t>(kTileKeys, range_end - at - count);
+    next_keys = {keys.Row(count), rest, row_bytes};
+    next_values = {values.Row(count), rest, row_bytes};
+  }
+  RowsInPlace keys, values, next_keys, next_values;
+};
+
+// Members [begin, end) of a unit, all of which see some keys of the tile.
+struct TileMembers {
+  const SeenRows* seen;  // of all members of the unit
+  size_t begin;
+  size_t end;
+};
+
+// Scores become weights: those of keys that a member does not see are zero. `ahead` is fetched meanwhile.
+void WeighMembers(const DecodeCall& call, const TaskMemory& memory, const TileMembers& members,
+                  const KeyTile& tile, Fetcher ahead) {
+  const size_t group = call.group();
+  const size_t width = (tile.count + kPanelColumns - 1) / kPanelColumns * kPanelColumns;
+  const size_t rows = (members.end - members.begin) * group;
+  const size_t lines = (ahead.lines() + rows - 1) / rows;
+  for (size_t member = members.begin; member < members.end; ++member) {
+    float* scores = memory.scores + member * group * kTileKeys;
+    const size_t visible = MaskMember(members.seen[member], tile.rows[0], tile.count, group, scores);
+    for (size_t head = 0; head < group; ++head) {
+      ahead.AskFar(lines);
+      WeightRow(memory, member * group + head, visible, width);
+    }
+  }
+}
+
+// One packed tile; the next one is fetched meanwhile.
+void AttendMembers(const DecodeCall& call, const TaskMemory& memory, const TileMembers& members,
+                   const KeyTile& tile, const TileInPlace& place, bool finite) {
   const size_t group = call.group();
   const size_t head_dim = call.args->head_dim;
-  const size_t first = begin * group;
-  const size_t rows = (end - begin) * group;
+  const size_t first = members.begin * group;
+  const size_t rows = (members.end - members.begin) * group;
   const size_t key_panels = (tile.count + kPanelColumns - 1) / kPanelColumns;
+  Fetcher next_keys(place.next_keys);
+  const size_t lines = (next_keys.lines() + key_panels - 1) / key_panels;
   const PlainSink<false> scores{memory.scores + first * kTileKeys, kTileKeys};
   for (size_t panel = 0; panel < key_panels; ++panel) {
+    next_keys.AskFar(lines);
     MicroBlock(rows, memory.q + first * head_dim, head_dim, memory.keys + panel * head_dim * kPanelColumns,
                head_dim * kPanelColumns, 1, head_dim, scores.AtPanel(panel));
   }
-  for (size_t member = begin; member < end; ++member) {
-    float* member_scores = memory.scores + member * group * kTileKeys;
-    const size_t visible = MaskMember(seen[member], tile.rows[0], tile.count, group, member_scores);
-    for (size_t head = 0; head < group; ++head) {
-      WeightRow(memory, member * group + head, visible, key_panels * kPanelColumns);
-    }
-  }
+  WeighMembers(call, memory, members, tile, Fetcher(place.next_values));
   if (finite) {
     const PlainSink<true> sums{memory.sums + first * memory.padded_dim, memory.padded_dim};
     MicroBlock(rows, memory.scores + first * kTileKeys, kTileKeys, memory.values, kTileKeys * kPanelColumns,
@@ -158,15 +196,30 @@ void AttendMembers(const DecodeCall& call, const TaskMemory& memory, const SeenR
   for (size_t row = first; row < first + rows; ++row) AddSeenValues(memory, row, tile.count);
 }
 
+// The same with keys and values where they lie, for few rows.
+void AttendMembersInPlace(const DecodeCall& call, const TaskMemory& memory, const TileMembers& members,
+                          const KeyTile& tile, const TileInPlace& place, DType dtype) {
+  const size_t head_dim = call.args->head_dim;
+  const size_t first = members.begin * call.group();
+  const size_t rows = (members.end - members.begin) * call.group();
+  float* const scores = memory.scores + first * kTileKeys;
+  ScoreInPlace(place.keys, dtype, rows, head_dim, memory.q + first * head_dim, place.values, scores);
+  WeighMembers(call, memory, members, tile, Fetcher({}));
+  AddInPlace(place.values, dtype, rows, head_dim, scores, memory.padded_dim, place.next_keys,
+             memory.sums + first * memory.padded_dim);
+}
+
 void AttendRange(const DecodeCall& call, const DecodeUnit& unit, const TaskMemory& memory,
                  const SeenRows* seen) {
   const KvSegment& segment = SegmentOf(call, unit.member_begin);
   const size_t members = unit.member_end - unit.member_begin;
+  const size_t head_dim = call.args->head_dim;
   const size_t head_offset = unit.kv_head * segment.head_stride;
   const uint32_t range_end = std::min(segment.rows, (unit.range + 1) * internal::kRangeRows);
   KeyTile tile;
   for (uint32_t at = unit.range * internal::kRangeRows; at < range_end; at += kTileKeys) {
-    tile.count = std::min<size_t>(kTileKeys, range_end - at);
+    const TileInPlace place(segment, head_offset, head_dim, at, range_end);
+    tile.count = place.keys.count;
     for (size_t i = 0; i < tile.count; ++i) tile.rows[i] = at + static_cast<uint32_t>(i);
     bool packed = false;
     bool finite = true;
@@ -177,13 +230,16 @@ void AttendRange(const DecodeCall& call, const DecodeUnit& unit, const TaskMemor
       }
       size_t end = begin + 1;
       while (end < members && SeesAny(seen[end], at, tile.count)) ++end;
-      if (!packed) {
-        PackKeys(segment, head_offset, tile, call.args->head_dim, memory.keys);
-        finite =
-            PackValues(segment, head_offset, tile, call.args->head_dim, memory.padded_dim, memory.values);
-        packed = true;
+      if (CanAttendInPlace((end - begin) * call.group(), head_dim, segment.dtype)) {
+        AttendMembersInPlace(call, memory, {seen, begin, end}, tile, place, segment.dtype);
+      } else {
+        if (!packed) {
+          PackKeys(segment, head_offset, tile, head_dim, memory.keys);
+          finite = PackValues(segment, head_offset, tile, head_dim, memory.padded_dim, memory.values);
+          packed = true;
+        }
+        AttendMembers(call, memory, {seen, begin, end}, tile, place, finite);
       }
-      AttendMembers(call, memory, seen, begin, end, tile, finite);
       begin = end;
     }
   }
