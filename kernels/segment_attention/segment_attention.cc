@@ -9,6 +9,38 @@
 #include "kernels/segment_attention/segment_attention_internal.h"
 
 namespace epic {
+namespace internal {
+namespace {
+
+constexpr size_t kTasksPerThread = 6;  // enough to even out causal tiles and disturbed threads
+
+size_t RowsPerTask(const SegmentAttentionArgs& args, size_t threads, const TaskSize& size) {
+  const size_t group = args.heads / args.kv_heads;
+  const size_t most = std::max(size.most / group, size_t{1});
+  const size_t fewest = std::min(std::max(size.fewest / group, size_t{1}), most);
+  if (threads == 1) return most;
+  const size_t tiles = std::max(threads * kTasksPerThread / args.kv_heads, size_t{1});
+  return std::clamp((args.rows + tiles - 1) / tiles, fewest, most);
+}
+
+}  // namespace
+
+void ForAttentionTasks(const SegmentAttentionArgs& args, ThreadPool* pool, const TaskSize& size,
+                       const std::function<void(const AttentionTask&)>& run) {
+  const size_t rows_per_task = RowsPerTask(args, pool == nullptr ? 1 : pool->threads(), size);
+  const size_t row_tiles = (args.rows + rows_per_task - 1) / rows_per_task;
+  // The last rows see the most keys, and the pool takes the highest index first.
+  ForRowBlocks(pool, row_tiles * args.kv_heads, 1, [&](size_t begin, size_t end) {
+    for (size_t index = begin; index < end; ++index) {
+      const size_t first = index / args.kv_heads * rows_per_task;
+      run({&args, static_cast<uint32_t>(index % args.kv_heads), first,
+           std::min(args.rows, first + rows_per_task), args.heads / args.kv_heads});
+    }
+  });
+}
+
+}  // namespace internal
+
 namespace {
 
 // Calls above this part of a thread's share are split up among the threads.
@@ -22,6 +54,15 @@ uint64_t WorkOf(const SegmentAttentionArgs& args) {
   return args.rows * args.heads * keys;
 }
 
+// The unit to use, or null. A matter of the engine's settings and of the CPU, never of the rows of a call.
+const internal::TileUnit* TilesFor(const SegmentAttentionArgs& args) {
+  if (args.arithmetic != DType::kBf16) return nullptr;
+  for (const KvSegment& segment : args.segments) {
+    if (segment.dtype != DType::kBf16) return nullptr;
+  }
+  return internal::AmxTileUnit();
+}
+
 }  // namespace
 
 void SegmentAttention(const SegmentAttentionArgs& args, ThreadPool* pool, KernelPath path) {
@@ -29,6 +70,8 @@ void SegmentAttention(const SegmentAttentionArgs& args, ThreadPool* pool, Kernel
   EPIC_CHECK(args.kv_heads > 0 && args.heads % args.kv_heads == 0);
   EPIC_CHECK(args.rope != nullptr && args.rope->half_dim() * 2 == args.head_dim);
   if (path == KernelPath::kReference) return internal::SegmentAttentionReference(args, pool);
+  const internal::TileUnit* unit = TilesFor(args);
+  if (unit != nullptr) return internal::SegmentAttentionTiles(args, pool, *unit);
   internal::SegmentAttentionCpu(args, pool);
 }
 

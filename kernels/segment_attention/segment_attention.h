@@ -49,6 +49,9 @@ struct SegmentAttentionArgs {
   float scale = 0;                      // 1/sqrt(head_dim)
   std::span<const KvSegment> segments;  // in order of position; reduced in this order
   const RopeTable* rope = nullptr;
+  // kBf16 lets a CPU with matrix tiles round rotated queries and weights to bf16, where all segments are
+  // bf16; sums, scores and exponentials are f32 everywhere. The same for all calls whose rows are compared.
+  DType arithmetic = DType::kF32;
   float* out = nullptr;   // [rows][out_stride]; a row that sees nothing gets zeros
   size_t out_stride = 0;  // elements
 };

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "kernels/api/parallel.h"
 #include "kernels/api/scratch.h"
 #include "kernels/api/simd_targets.h"
 #include "kernels/segment_attention/segment_attention_internal.h"
@@ -23,46 +22,22 @@
 // After foreach_target.
 #include "hwy/highway.h"
 #include "kernels/rope/rotate-inl.h"
+#include "kernels/segment_attention/attention_rows-inl.h"
 #include "kernels/segment_attention/attention_tile-inl.h"
-
-#ifndef EPIC_KERNELS_SEGMENT_ATTENTION_SEGMENT_ATTENTION_CPU_ONCE_
-#define EPIC_KERNELS_SEGMENT_ATTENTION_SEGMENT_ATTENTION_CPU_ONCE_
-namespace epic::internal {
-
-// Query rows [row_begin, row_end) with the heads of one kv head.
-struct AttentionTask {
-  const SegmentAttentionArgs* args;
-  uint32_t kv_head;
-  size_t row_begin;
-  size_t row_end;
-  size_t group;  // heads that share the kv head
-};
-
-}  // namespace epic::internal
-#endif  // EPIC_KERNELS_SEGMENT_ATTENTION_SEGMENT_ATTENTION_CPU_ONCE_
 
 HWY_BEFORE_NAMESPACE();
 namespace epic {
 namespace HWY_NAMESPACE {
 
-using Task = internal::AttentionTask;
-
 // Query rows that go through a whole tile together: their scores stay in the first-level cache.
 constexpr size_t kBlockRows = 16;
-
-HWY_INLINE size_t FirstRowAt(const Task& task, uint32_t position) {
-  const uint32_t* positions = task.args->q_positions;
-  return std::lower_bound(positions + task.row_begin, positions + task.row_end, position) - positions;
-}
 
 HWY_INLINE void RotateQueries(const Task& task, const KvSegment& segment, size_t first_row,
                               const TaskMemory& memory) {
   const SegmentAttentionArgs& args = *task.args;
   const float scale = args.scale * 1.44269504088896340736f;
   for (size_t r = first_row; r < task.row_end; ++r) {
-    const uint32_t at = args.q_positions[r];
-    const uint32_t turn =
-        segment.row_positions != nullptr ? at : at - segment.position + segment.stored_position;
+    const uint32_t turn = TurnOf(segment, args.q_positions[r]);
     const float* q = args.q + r * args.q_stride + task.kv_head * task.group * args.head_dim;
     float* out = memory.q + (r - task.row_begin) * task.group * args.head_dim;
     for (size_t head = 0; head < task.group; ++head) {
@@ -125,26 +100,6 @@ HWY_INLINE void AttendTile(const Task& task, const KvSegment& segment, const Key
   }
 }
 
-HWY_INLINE void WriteOutput(const Task& task, const TaskMemory& memory) {
-  const SegmentAttentionArgs& args = *task.args;
-  const DF d;
-  for (size_t r = task.row_begin; r < task.row_end; ++r) {
-    for (size_t head = 0; head < task.group; ++head) {
-      const size_t row = (r - task.row_begin) * task.group + head;
-      const float* sums = memory.sums + row * memory.padded_dim;
-      float* out = args.out + r * args.out_stride + (task.kv_head * task.group + head) * args.head_dim;
-      const float total = TotalOf(memory, row);
-      const bool sees_nothing = memory.shift[row] == kMinusInfinity && total == 0;
-      const auto factor = hn::Set(d, sees_nothing ? 0.0f : 1.0f / total);
-      size_t i = 0;
-      for (; i + kLanes <= args.head_dim; i += kLanes) {
-        hn::StoreU(hn::MulAdd(hn::LoadU(d, sums + i), factor, hn::Zero(d)), d, out + i);
-      }
-      for (; i < args.head_dim; ++i) out[i] = sums[i] * hn::GetLane(factor) + 0.0f;
-    }
-  }
-}
-
 void AttendTask(const Task& task) {
   static thread_local Scratch scratch;
   const SegmentAttentionArgs& args = *task.args;
@@ -175,33 +130,15 @@ HWY_EXPORT(AttendTask);
 namespace internal {
 namespace {
 
-constexpr size_t kFoldedRows = 192;  // of one task: with a tile of keys and values in the second-level cache
-constexpr size_t kTasksPerThread = 6;  // enough to even out causal tiles and disturbed threads
-constexpr size_t kFewestFolded = 24;   // below, packing a tile costs as much as using it
-
-// Query rows of one task. Only speed depends on it.
-size_t RowsPerTask(const SegmentAttentionArgs& args, size_t threads) {
-  const size_t group = args.heads / args.kv_heads;
-  const size_t most = std::max(kFoldedRows / group, size_t{1});
-  const size_t fewest = std::min(std::max(kFewestFolded / group, size_t{1}), most);
-  if (threads == 1) return most;
-  const size_t tiles = std::max(threads * kTasksPerThread / args.kv_heads, size_t{1});
-  return std::clamp((args.rows + tiles - 1) / tiles, fewest, most);
-}
+// At most what lies with a tile of keys and values in the second-level cache; at least as many that packing a
+// tile does not cost as much as using it.
+constexpr TaskSize kTaskSize = {.fewest = 24, .most = 192};
 
 }  // namespace
 
 void SegmentAttentionCpu(const SegmentAttentionArgs& args, ThreadPool* pool) {
-  const size_t rows_per_task = RowsPerTask(args, pool == nullptr ? 1 : pool->threads());
-  const size_t row_tiles = (args.rows + rows_per_task - 1) / rows_per_task;
-  // The last rows see the most keys, and the pool takes the highest index first.
-  ForRowBlocks(pool, row_tiles * args.kv_heads, 1, [&](size_t begin, size_t end) {
-    for (size_t index = begin; index < end; ++index) {
-      const size_t first = index / args.kv_heads * rows_per_task;
-      const AttentionTask task{&args, static_cast<uint32_t>(index % args.kv_heads), first,
-                               std::min(args.rows, first + rows_per_task), args.heads / args.kv_heads};
-      HWY_DYNAMIC_DISPATCH(AttendTask)(task);
-    }
+  ForAttentionTasks(args, pool, kTaskSize, [](const AttentionTask& task) {
+    HWY_DYNAMIC_DISPATCH(AttendTask)(task);
   });
 }
 

@@ -12,6 +12,8 @@
 
 #include "common/base/random.h"
 #include "kernels/api/testing/kernel_ways.h"
+#include "kernels/segment_attention/segment_attention_internal.h"
+#include "kernels/segment_attention/tile_unit_emulated.h"
 
 namespace epic {
 namespace {
@@ -29,6 +31,13 @@ std::vector<float> RandomValues(size_t count, Rng* rng) {
   for (float& value : values) value = static_cast<float>(rng->Gaussian());
   return values;
 }
+
+// An implementation. Those with a unit take bf16 segments only.
+struct Way : testing::KernelWay {
+  const internal::TileUnit* unit = nullptr;
+};
+const Way kReference = {{"reference", KernelPath::kReference}};
+const Way kAuto = {{"auto", KernelPath::kAuto}};
 
 // A segment with its memory. Keys and values start one element past an aligned address.
 struct SegmentData {
@@ -61,6 +70,7 @@ struct SegmentData {
 struct Problem {
   uint32_t heads = 3, kv_heads = 1, head_dim = 64;
   DType dtype = DType::kF32;
+  DType arithmetic = DType::kF32;
   RopePairs pairs = RopePairs::kNorm;
   std::vector<SegmentData> segments;
   std::vector<uint32_t> q_positions;
@@ -125,17 +135,23 @@ struct Problem {
     args.scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
     args.segments = *views;
     args.rope = rope.get();
+    args.arithmetic = arithmetic;
     args.out = out;
     args.out_stride = width();
     return args;
   }
 
   // Runs rows [first, first + count).
-  std::vector<float> Run(KernelPath path, ThreadPool* pool, size_t first = 0, size_t count = SIZE_MAX) {
+  std::vector<float> Run(const Way& way, ThreadPool* pool, size_t first = 0, size_t count = SIZE_MAX) {
     count = std::min(count, q_positions.size() - first);
     std::vector<KvSegment> views;
     std::vector<float> out(1 + count * width(), -7.0f);
-    SegmentAttention(Args(first, count, &views, out.data() + 1), pool, path);
+    const SegmentAttentionArgs args = Args(first, count, &views, out.data() + 1);
+    if (way.unit != nullptr && count > 0) {
+      internal::SegmentAttentionTiles(args, pool, *way.unit);
+    } else {
+      SegmentAttention(args, pool, way.path);
+    }
     return {out.begin() + 1, out.end()};
   }
 };
@@ -149,9 +165,14 @@ std::vector<uint32_t> Range(uint32_t begin, uint32_t end) {
 // Values are about N(0, 1), so outputs are below about 5. Scores have an error of at most
 // (head_dim + 8) u |q||k| / sqrt(head_dim), below (head_dim + 8) u 4 sqrt(head_dim) with u = 2^-24; weights
 // carry it and Exp2's 2^-22, and the sums add one rounding per key.
-double Tolerance(const Problem& problem, size_t keys) {
+//
+// A tile unit rounds queries and weights to bf16. A score is a sum of head_dim products of N(0, 1) numbers
+// over sqrt(head_dim), each off by a uniform part of 2^-9: together N(0, 2^-9 / sqrt(3)). A weight is off by
+// as much once more; an output moves by less than six such deviations of a value.
+double Tolerance(const Way& way, const Problem& problem, size_t keys) {
   const double dim = problem.head_dim;
-  return 5 * ((dim + 8) * 0x1.0p-24 * 4 * std::sqrt(dim) + 0x1.0p-22 +
+  const double rounding = way.unit == nullptr ? 0 : 6 * std::sqrt(2.0 / 3) * 0x1.0p-9;
+  return 5 * (rounding + (dim + 8) * 0x1.0p-24 * 4 * std::sqrt(dim) + 0x1.0p-22 +
               0x1.0p-24 * std::sqrt(static_cast<double>(keys)) * 4);
 }
 
@@ -165,17 +186,44 @@ double MaxDifference(const std::vector<float>& a, const std::vector<float>& b) {
   return worst;
 }
 
-class SegmentAttentionTest : public testing::KernelWayTest {
+std::vector<Way> Ways() {
+  std::vector<Way> ways;
+  for (const testing::KernelWay& way : testing::KernelWays()) ways.push_back({way});
+  for (const int64_t target : testing::SimdTargets()) {
+    const std::string name = "emulated_tiles_" + testing::NameOfSimdTarget(target);
+    ways.push_back({{name, KernelPath::kCpu, target}, &internal::EmulatedTileUnit()});
+  }
+  if (const internal::TileUnit* amx = internal::AmxTileUnit(); amx != nullptr) {
+    ways.push_back({{"amx", KernelPath::kCpu}, amx});
+  }
+  return ways;
+}
+
+class SegmentAttentionTest : public ::testing::TestWithParam<Way> {
  protected:
+  bool uses_tiles() const { return GetParam().unit != nullptr; }
+  std::vector<DType> DTypes() const {
+    return uses_tiles() ? std::vector{DType::kBf16} : std::vector{DType::kF32, DType::kBf16};
+  }
+  DType AnyDType(Rng* rng) const { return rng->Below(2) == 0 && !uses_tiles() ? DType::kF32 : DType::kBf16; }
+  Problem PlainProblem() const {
+    Problem problem;
+    problem.dtype = DTypes().front();
+    return problem;
+  }
+
   void ExpectEqualsReference(Problem* problem, const std::string& what) {
     size_t keys = 0;
     for (const SegmentData& segment : problem->segments) keys += segment.view.rows;
-    const std::vector<float> expected = problem->Run(KernelPath::kReference, &pool_);
-    const double difference = MaxDifference(problem->Run(path(), &pool_), expected);
-    EXPECT_LE(difference, Tolerance(*problem, keys)) << what;
+    const std::vector<float> expected = problem->Run(kReference, &pool_);
+    const double difference = MaxDifference(problem->Run(GetParam(), &pool_), expected);
+    EXPECT_LE(difference, Tolerance(GetParam(), *problem, keys)) << what;
   }
 
   ThreadPool pool_{2};
+
+ private:
+  const testing::ForcedSimdTarget forced_{GetParam().simd_target};
 };
 
 // The reference's own check: keys rotated to absolute positions and plain softmax, all in double, by code
@@ -268,9 +316,9 @@ Problem LinkedProblem(DType dtype, RopePairs pairs, uint32_t head_dim, Rng* rng)
 TEST_P(SegmentAttentionTest, RotatingTheQueryEqualsRotatingTheKeysAndTheOtherPairingDoesNot) {
   Rng rng(21);
   for (const RopePairs pairs : {RopePairs::kNorm, RopePairs::kNeox}) {
-    for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    for (const DType dtype : DTypes()) {
       Problem problem = LinkedProblem(dtype, pairs, 64, &rng);
-      const std::vector<float> out = problem.Run(path(), &pool_);
+      const std::vector<float> out = problem.Run(GetParam(), &pool_);
       const RopePairs other = pairs == RopePairs::kNorm ? RopePairs::kNeox : RopePairs::kNorm;
       const std::vector<double> expected = AbsoluteAttention(problem, pairs);
       const std::vector<double> wrong = AbsoluteAttention(problem, other);
@@ -280,7 +328,7 @@ TEST_P(SegmentAttentionTest, RotatingTheQueryEqualsRotatingTheKeysAndTheOtherPai
         control = std::max(control, std::abs(out[i] - wrong[i]));
       }
       // The rotation itself adds the rounding of the table's cos and sin.
-      EXPECT_LE(difference, 2 * Tolerance(problem, 400));
+      EXPECT_LE(difference, 2 * Tolerance(GetParam(), problem, 400));
       EXPECT_GT(control, 0.1);
     }
   }
@@ -289,13 +337,13 @@ TEST_P(SegmentAttentionTest, RotatingTheQueryEqualsRotatingTheKeysAndTheOtherPai
 TEST_P(SegmentAttentionTest, EqualsTheReferenceOverHeadSizesAndGroups) {
   Rng rng(22);
   for (const uint32_t head_dim : {2u, 6u, 32u, 48u, 64u, 80u, 96u, 128u, 256u}) {
-    for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    for (const DType dtype : DTypes()) {
       Problem problem = LinkedProblem(dtype, RopePairs::kNeox, head_dim, &rng);
       ExpectEqualsReference(&problem, "head_dim " + std::to_string(head_dim));
     }
   }
   for (uint32_t group = 1; group <= 8; ++group) {
-    Problem problem;
+    Problem problem = PlainProblem();
     problem.kv_heads = 1 + group % 3;
     problem.heads = group * problem.kv_heads;
     problem.head_dim = 32;
@@ -309,8 +357,8 @@ TEST_P(SegmentAttentionTest, EqualsTheReferenceAroundTileBoundariesOfKeysAndRows
   Rng rng(23);
   for (const uint32_t keys : {1u, 15u, 16u, 17u, 31u, 32u, 33u, 127u, 128u, 129u, 255u, 256u, 257u, 300u}) {
     for (const uint32_t rows : {1u, 3u, 4u, 5u, 63u, 64u, 65u}) {
-      Problem problem;
-      problem.dtype = rng.Below(2) == 0 ? DType::kF32 : DType::kBf16;
+      Problem problem = PlainProblem();
+      problem.dtype = AnyDType(&rng);
       problem.head_dim = 32;
       problem.AddSegment(keys, 0, 2, 0, {}, {}, &rng);
       // Causal at the end, wholly visible, or wholly in the future of the first rows.
@@ -326,8 +374,8 @@ TEST_P(SegmentAttentionTest, EqualsTheReferenceAroundTileBoundariesOfKeysAndRows
 TEST_P(SegmentAttentionTest, EqualsTheReferenceOnRandomReplacedRows) {
   Rng rng(24);
   for (int round = 0; round < 20; ++round) {
-    Problem problem;
-    problem.dtype = rng.Below(2) == 0 ? DType::kF32 : DType::kBf16;
+    Problem problem = PlainProblem();
+    problem.dtype = AnyDType(&rng);
     problem.head_dim = 48;
     uint32_t position = 0;
     for (int s = 0; s < 4; ++s) {
@@ -352,23 +400,23 @@ TEST_P(SegmentAttentionTest, EqualsTheReferenceOnRandomReplacedRows) {
 
 TEST_P(SegmentAttentionTest, RowsThatSeeNothingAndEmptySegmentsGiveZeros) {
   Rng rng(25);
-  Problem problem;
+  Problem problem = PlainProblem();
   problem.AddSegment(0, 0, 0, 0, {}, {}, &rng);
   problem.AddSegment(20, 10, 0, 20, {}, {}, &rng);  // wholly replaced
   problem.AddSegment(20, 30, 0, 0, {}, {}, &rng);   // in the future of the first rows
   problem.SetQueries({3, 12, 29, 30, 45}, &rng);
-  const std::vector<float> out = problem.Run(path(), &pool_);
+  const std::vector<float> out = problem.Run(GetParam(), &pool_);
   for (size_t i = 0; i < 3 * problem.width(); ++i) ASSERT_EQ(out[i], 0.0f);
   ExpectEqualsReference(&problem, "partly empty");
   problem.segments.clear();
-  for (const float value : problem.Run(path(), &pool_)) ASSERT_EQ(value, 0.0f);
+  for (const float value : problem.Run(GetParam(), &pool_)) ASSERT_EQ(value, 0.0f);
 }
 
 TEST_P(SegmentAttentionTest, ARowHasTheSameBytesInEveryCallAndOnEveryNumberOfThreads) {
   Rng rng(26);
   ThreadPool one(1), five(5);
-  for (const DType dtype : {DType::kF32, DType::kBf16}) {
-    Problem problem;
+  for (const DType dtype : DTypes()) {
+    Problem problem = PlainProblem();
     problem.heads = 6;
     problem.kv_heads = 2;
     problem.dtype = dtype;
@@ -376,11 +424,11 @@ TEST_P(SegmentAttentionTest, ARowHasTheSameBytesInEveryCallAndOnEveryNumberOfThr
     problem.AddSegment(150, 200, 4, 3, {30, 31}, {}, &rng);
     problem.AddSegment(140, 0, 0, 0, {}, Range(320, 460), &rng);
     problem.SetQueries(Range(250, 460), &rng);
-    const std::vector<float> expected = problem.Run(path(), &one);
+    const std::vector<float> expected = problem.Run(GetParam(), &one);
     for (const size_t batch : {1u, 2u, 3u, 5u, 16u, 64u, 210u}) {
       for (ThreadPool* pool : {&one, &pool_, &five}) {
         for (size_t first = 0; first + batch <= 210; first += std::max<size_t>(batch, 29)) {
-          const std::vector<float> out = problem.Run(path(), pool, first, batch);
+          const std::vector<float> out = problem.Run(GetParam(), pool, first, batch);
           ASSERT_EQ(std::memcmp(out.data(), expected.data() + first * problem.width(), out.size() * 4), 0)
               << "batch " << batch << " first " << first << " threads " << pool->threads();
         }
@@ -413,7 +461,7 @@ TEST_P(SegmentAttentionTest, CallsMadeTogetherHaveTheBytesOfEachAlone) {
     }
     SegmentAttentionOfEach(calls, pool);
     for (size_t i = 0; i < problems.size(); ++i) {
-      const std::vector<float> alone = problems[i].Run(KernelPath::kAuto, &one);
+      const std::vector<float> alone = problems[i].Run(kAuto, &one);
       ASSERT_EQ(outs[i].size(), alone.size());
       EXPECT_EQ(std::memcmp(outs[i].data(), alone.data(), alone.size() * sizeof(float)), 0)
           << "call " << i << " of " << alone.size() / problems[i].width() << " rows";
@@ -424,14 +472,14 @@ TEST_P(SegmentAttentionTest, CallsMadeTogetherHaveTheBytesOfEachAlone) {
 TEST_P(SegmentAttentionTest, LaterKeysChangeNoByteOfEarlierRowsEvenWhenTheyAreNotFinite) {
   Rng rng(27);
   for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity(), 3.0f}) {
-    Problem problem;
+    Problem problem = PlainProblem();
     problem.AddSegment(100, 0, 0, 0, {}, {}, &rng);
     problem.AddSegment(80, 0, 0, 0, {}, Range(100, 180), &rng);
     problem.SetQueries(Range(100, 180), &rng);
-    const std::vector<float> clean = problem.Run(path(), &pool_);
+    const std::vector<float> clean = problem.Run(GetParam(), &pool_);
     for (uint32_t d = 0; d < problem.head_dim; ++d)
       problem.segments[1].Put(37 * problem.head_dim + d, bad, bad);
-    const std::vector<float> out = problem.Run(path(), &pool_);
+    const std::vector<float> out = problem.Run(GetParam(), &pool_);
     const size_t before = 37 * problem.width();
     EXPECT_EQ(std::memcmp(out.data(), clean.data(), before * 4), 0);
     for (size_t i = before; i < out.size(); ++i) {
@@ -447,9 +495,9 @@ TEST_P(SegmentAttentionTest, LaterKeysChangeNoByteOfEarlierRowsEvenWhenTheyAreNo
 TEST_P(SegmentAttentionTest, ANanInOneQueryStaysInItsRow) {
   Rng rng(28);
   Problem problem = LinkedProblem(DType::kBf16, RopePairs::kNorm, 64, &rng);
-  const std::vector<float> clean = problem.Run(path(), &pool_);
+  const std::vector<float> clean = problem.Run(GetParam(), &pool_);
   problem.q[1 + 5 * problem.width() + 3] = std::nanf("");
-  const std::vector<float> out = problem.Run(path(), &pool_);
+  const std::vector<float> out = problem.Run(GetParam(), &pool_);
   for (size_t i = 0; i < out.size(); ++i) {
     // Head 0 of row 5.
     if (i >= 5 * problem.width() && i < 5 * problem.width() + 64) {
@@ -462,15 +510,52 @@ TEST_P(SegmentAttentionTest, ANanInOneQueryStaysInItsRow) {
 
 TEST_P(SegmentAttentionTest, LargeScoresNeitherOverflowNorLoseTheWinner) {
   Rng rng(29);
-  Problem problem;
+  Problem problem = PlainProblem();
   problem.AddSegment(300, 0, 0, 0, {}, {}, &rng);
   problem.SetQueries({300, 301}, &rng);
   for (float& value : problem.q) value *= 400;
-  ExpectEqualsReference(&problem, "scores in the thousands");
+  if (!uses_tiles()) return ExpectEqualsReference(&problem, "scores in the thousands");
+  // Rounded queries move such scores by more than winners are apart, so one key may win by far.
+  for (uint32_t r = 0; r < 300; ++r) {
+    for (uint32_t d = 0; d < problem.head_dim; ++d) problem.segments[0].Put(r * problem.head_dim + d, 0, 0);
+  }
+  for (uint32_t d = 0; d < problem.head_dim; ++d) {
+    problem.segments[0].Put(137 * problem.head_dim + d, problem.q[1 + d] > 0 ? 1 : -1, 0.5f + d);
+  }
+  const std::vector<float> out = problem.Run(GetParam(), &pool_);
+  const std::vector<float> expected = problem.Run(kReference, &pool_);
+  for (size_t i = 0; i < out.size(); ++i) EXPECT_NEAR(out[i], expected[i], 0.01 * std::abs(expected[i]));
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryWay, SegmentAttentionTest, ::testing::ValuesIn(testing::KernelWays()),
-                         testing::NameOfWay);
+TEST_P(SegmentAttentionTest, WeightsOfAConstantValueGiveThatValue) {
+  Rng rng(30);
+  Problem problem = PlainProblem();
+  problem.AddSegment(333, 0, 0, 0, {}, {}, &rng);
+  problem.SetQueries(Range(200, 333), &rng);
+  SegmentData& data = problem.segments[0];
+  for (size_t at = 0; at < size_t{333} * problem.head_dim; ++at) data.Put(at, data.K(at), 1.5f);
+  for (const float value : problem.Run(GetParam(), &pool_)) ASSERT_NEAR(value, 1.5f, 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryWay, SegmentAttentionTest, ::testing::ValuesIn(Ways()),
+                         [](const auto& info) { return info.param.name; });
+
+// What a call with bf16 arithmetic runs, by its own choice.
+TEST(SegmentAttentionDispatchTest, MatrixTilesAreUsedOnlyForBf16ArithmeticOverBf16Segments) {
+  Rng rng(31);
+  ThreadPool pool(2);
+  const internal::TileUnit* amx = internal::AmxTileUnit();
+  EXPECT_TRUE(amx == nullptr || GetCpuFeatures().amx_bf16);
+  const Way plain = {{"cpu", KernelPath::kCpu}};
+  const Way tiles = {{"amx", KernelPath::kCpu}, amx};
+  for (const DType dtype : {DType::kF32, DType::kBf16}) {
+    Problem problem = LinkedProblem(dtype, RopePairs::kNorm, 64, &rng);
+    const bool expect_tiles = amx != nullptr && dtype == DType::kBf16;
+    const std::vector<float> expected = problem.Run(expect_tiles ? tiles : plain, &pool);
+    problem.arithmetic = DType::kBf16;
+    EXPECT_EQ(problem.Run(kAuto, &pool), expected);
+  }
+}
 
 }  // namespace
 }  // namespace epic

@@ -309,6 +309,7 @@ SegmentAttentionArgs Forward::AttentionOf(const RowGroup& group, const Placed& p
   args.scale = AttentionScale(config_);
   args.segments = segments_;
   args.rope = rope_;
+  args.arithmetic = weights_->layers.front().output.prompt->format();
   return args;
 }
 
