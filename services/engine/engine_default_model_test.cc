@@ -31,6 +31,8 @@ constexpr LinkStrategy kFull{StrategyKind::kFull, 0};
 constexpr LinkStrategy kPrefix{StrategyKind::kPrefix, 0};
 constexpr LinkStrategy kNaive{StrategyKind::kNaive, 0};
 constexpr LinkStrategy kLegoLink0{StrategyKind::kLegoLink, 0, CompilePrefixKind::kBos4};
+constexpr LinkStrategy kCacheBlend{.kind = StrategyKind::kCacheBlend, .k = 0};    // 0.15
+constexpr LinkStrategy kQueryGuided{.kind = StrategyKind::kQueryGuided, .k = 0};  // 16 rows a chunk
 constexpr LinkStrategy LegoLink(uint32_t k) { return {StrategyKind::kLegoLink, k}; }
 
 using Logits = std::vector<std::vector<float>>;
@@ -168,7 +170,7 @@ TEST_P(EngineDefaultModelTest, ChunksExactInPlaceEqualFull) {
   const auto head = Ids(0, 25);
   const std::vector<PromptPiece> pieces = {Compiled(head), Compiled(Ids(25, 100), head), Text(Ids(100, 118))};
   const Logits full = Run(pieces, kFull);
-  for (const LinkStrategy& strategy : {kNaive, LegoLink(16), kLegoLink0}) {
+  for (const LinkStrategy& strategy : {kNaive, LegoLink(16), kLegoLink0, kCacheBlend, kQueryGuided}) {
     ExpectEqual(Run(pieces, strategy), full, strategy.Name());
   }
   const std::vector<TokenId> bos4(4, 0);
@@ -178,7 +180,8 @@ TEST_P(EngineDefaultModelTest, ChunksExactInPlaceEqualFull) {
 
 TEST_P(EngineDefaultModelTest, WithoutChunksEveryStrategyEqualsAPlainPrefill) {
   const Logits plain = Run({Text(Ids(0, 90))}, kFull);
-  for (const LinkStrategy& strategy : {kPrefix, kNaive, LegoLink(16), kLegoLink0}) {
+  for (const LinkStrategy& strategy :
+       {kPrefix, kNaive, LegoLink(16), kLegoLink0, kCacheBlend, kQueryGuided}) {
     EXPECT_EQ(Run({Text(Ids(0, 50)), Text(Ids(50, 90))}, strategy), plain) << strategy.Name();
   }
 }
@@ -236,6 +239,54 @@ TEST_P(EngineDefaultModelTest, AnotherOrderEqualsObjectsCompiledForItAndAnyBatch
     ASSERT_OK(sinks[i]->done.Wait());
     if (i % 2 == 0) {
       EXPECT_EQ(sinks[i]->logits, logits);
+    }
+  }
+}
+
+// Oracle 7 for prompt rows: panels of one row run each row alone, those of others fill with neighbours.
+TEST(EngineDefaultModelBatchTest, APromptRowHasTheBytesOfItselfAloneInBatchesOfEverySize) {
+  const std::optional<std::string> path = testing::DefaultModelPath();
+  if (!path.has_value()) GTEST_SKIP() << "the default model is not there: run deploy/fetch_model.sh";
+  const std::vector<TokenId> ids = testing::EnglishIds();
+  const auto part = [&](size_t begin, size_t end) {
+    return std::vector<TokenId>(ids.begin() + begin, ids.begin() + end);
+  };
+  constexpr uint32_t kRows = 34;  // own text, the repaired rows of the chunk, and the continuation behind it
+  for (const ComputeFormat format : testing::NativeFormats()) {
+    std::shared_ptr<const KvObject> object;
+    Logits alone;
+    for (const uint32_t panel : {1u, 2u, 5u, 16u, 64u, 512u}) {
+      EngineOptions options;
+      options.compute = format;
+      options.decode_weights = DecodeWeights::kSameAsPrompt;  // no rows of that kind here
+      options.panel_tokens = panel;
+      ASSERT_OK_AND_ASSIGN(auto model, Model::Load(*path));
+      const auto engine = testing::MakeEngine(std::move(model), options);
+      ASSERT_OK_AND_ASSIGN(const PromptPiece chunk, Context(engine.get(), part(20, 60)));
+      if (object == nullptr) object = chunk.object;
+      for (uint32_t layer = 0; layer < engine->config().layers; ++layer) {
+        EXPECT_EQ(AsText(chunk.object->Layer(layer)), AsText(object->Layer(layer))) << "panel " << panel;
+      }
+      const std::vector<PromptPiece> pieces = {Text(part(0, 5)), chunk, Text(part(60, 70))};
+      testing::EngineHold hold(engine.get());
+      std::vector<std::shared_ptr<testing::CollectScore>> sinks;
+      const auto submit = [&](std::vector<PromptPiece> prompt, std::vector<TokenId> continuation) {
+        sinks.push_back(std::make_shared<testing::CollectScore>());
+        ASSERT_OK(engine->SubmitScore(
+            {.pieces = std::move(prompt), .strategy = LegoLink(16), .continuation = std::move(continuation)},
+            sinks.back()));
+      };
+      submit(pieces, {260, 327, 284});
+      for (uint32_t left = panel > kRows ? panel - kRows : 0; left > 0;) {
+        const uint32_t rows = std::min(left, 120u);
+        submit({Text(part(100 + left % 50, 100 + left % 50 + rows))}, {1});
+        left -= rows;
+      }
+      hold.Release();
+      for (const auto& sink : sinks) ASSERT_OK(sink->done.Wait());
+      EXPECT_EQ(sinks[0]->stats.fresh_tokens + sinks[0]->stats.recomputed_tokens + 3, kRows);
+      if (alone.empty()) alone = sinks[0]->logits;
+      EXPECT_EQ(sinks[0]->logits, alone) << "panel " << panel;
     }
   }
 }

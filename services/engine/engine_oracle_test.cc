@@ -194,10 +194,9 @@ TEST_P(EngineOracleTest, LegoLinkOverWholeChunksEqualsFull) {
 }
 
 TEST_P(EngineOracleTest, ALinkEqualsKeysRotatedToAbsolutePositionsAndNotTheOtherPairing) {
-  const auto prefix = Tokens(7, 4);
-  const std::vector<PromptPiece> pieces = {
-      Text(Tokens(6, 5)), Compiled(Tokens(1, 40)), Compiled(Tokens(2, 55), prefix),
-      Text(Tokens(3, 8)), Compiled(Tokens(1, 40)), Text(Tokens(4, 6))};
+  const PromptPiece twice = Compiled(Tokens(1, 40));
+  const std::vector<PromptPiece> pieces = {Text(Tokens(6, 5)), twice, Compiled(Tokens(2, 55), Tokens(7, 4)),
+                                           Text(Tokens(3, 8)), twice, Text(Tokens(4, 6))};
   const RopePairing other =
       model_->config().rope.pairing == RopePairing::kNorm ? RopePairing::kNeox : RopePairing::kNorm;
   const ReferenceTransformer wrong(*model_, other);
