@@ -40,11 +40,13 @@ void GiveBackFreedMemory() {
 
 uint64_t ResidentBytes() { return BytesOf("/proc/self/smaps_rollup", "Anonymous:"); }
 
+uint64_t IdleBytes() {
+  malloc_trim(0);
+  return ResidentBytes();
+}
+
 MemoryWatch::MemoryWatch()
-    : before_((malloc_trim(0), ResidentBytes())),
-      kernel_before_(ResetKernelPeak()),
-      highest_(before_),
-      thread_([this] {
+    : before_(IdleBytes()), kernel_before_(ResetKernelPeak()), highest_(before_), thread_([this] {
         while (!stop_.load()) {
           Sample();
           std::this_thread::sleep_for(std::chrono::milliseconds(1));

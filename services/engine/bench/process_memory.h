@@ -17,6 +17,8 @@ void GiveBackFreedMemory();
 
 // Anonymous resident bytes, by walking the page tables: exact, and takes milliseconds.
 uint64_t ResidentBytes();
+// The same once the allocator has given back what it can. REQUIRES: nothing runs.
+uint64_t IdleBytes();
 
 // The highest growth of the resident bytes from its construction on: looked at every millisecond by a thread
 // of its own, and whenever Sample is called.
