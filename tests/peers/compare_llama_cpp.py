@@ -29,6 +29,7 @@ def parse_arguments():
     parser.add_argument("--llama-quantize", help="llama.cpp's llama-quantize: also compare with other formats")
     parser.add_argument("--formats", default="Q8_0,F16,BF16", help="which (default %(default)s)")
     parser.add_argument("--llama-options", help="settings of llama-bench, in place of a search for the best")
+    parser.add_argument("--settings", help="a report of an earlier run: take the settings that it found")
     parser.add_argument("--llama-version", default="", help="what to report where llama-bench does not know")
     parser.add_argument("--epic", required=True, help="epic_engine_rates_bench")
     parser.add_argument("--model", required=True, help="a GGUF file")
@@ -50,12 +51,13 @@ class Llama:
         self.version = options.llama_version
         self.failures = {}
 
-    def rate(self, test, settings):
+    def rate(self, test, settings, warm_up=True):
         """Tokens per second, or None where llama.cpp does not run like this."""
         kind, tokens = test.split(":")
         prompt, generate = (int(tokens), 0) if kind == "prefill" else (0, int(tokens))
         command = [self.options.llama_bench, "-m", self.path, "-t", str(self.options.threads), "-p", str(prompt),
-                   "-n", str(generate), "-r", "1", "-o", "jsonl", *settings]
+                   "-n", str(generate), "-r", "1", "-o", "jsonl",
+                   *([] if warm_up else ["--no-warmup"]), *settings]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS,
                               check=False)
         if done.returncode != 0:
@@ -68,13 +70,17 @@ class Llama:
             self.version = f"build {record.get('build_number')} ({record.get('build_commit')})"
         return rate
 
-    def tune(self, test):
+    def tune(self, name, test):
         """The fastest settings for a test."""
         if self.options.llama_options is not None:
             return self.options.llama_options.split()
+        if self.options.settings:
+            known = json.loads(pathlib.Path(self.options.settings).read_text())["settings"]
+            if f"{test} {name}" in known:
+                return known[f"{test} {name}"].split()
         chosen = []
         for flag, values in SETTINGS:
-            found = {value: self.rate(test, [*chosen, flag, value]) for value in values}
+            found = {value: self.rate(test, [*chosen, flag, value], warm_up=False) for value in values}
             best = rates.best_of(found)
             if best is not None:
                 chosen += [flag, best]
@@ -126,7 +132,7 @@ def cpu_model():
 
 def measure(options, epic, llamas, tests):
     """Rounds of everything in turn: {(test, format): rates}, ours under the format None."""
-    settings = {(test, name): llama.tune(test) for name, llama in llamas.items() for test in tests}
+    settings = {(test, name): llama.tune(name, test) for name, llama in llamas.items() for test in tests}
     measured = {}
     for test in tests if not options.tune_only else []:
         epic.rate(test)  # a warm-up; llama-bench makes its own

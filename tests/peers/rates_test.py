@@ -148,6 +148,12 @@ class WholeRunTest(unittest.TestCase):
         _, report = self.compare("--llama-options=-fa on --repack 0", "--tests=prefill:512")
         self.assertEqual(report["results"][0]["theirs"]["median"], 70.0)
 
+    def test_settings_of_an_earlier_run_are_taken_for_its_tests(self):
+        known = self.path / "known.json"
+        known.write_text(json.dumps({"settings": {"prefill:512 same file": "-fa on -ub 64"}}))
+        _, report = self.compare("--settings", str(known), "--tests=prefill:512")
+        self.assertEqual(report["results"][0]["llama_options"], "-fa on -ub 64")
+
     def test_a_peer_that_does_not_run_at_all_is_a_failure(self):
         done, _ = self.compare("--llama-options=--repack 0", "--tests=prefill:512", crash="0")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
