@@ -25,6 +25,7 @@ class PackedMatrix {
   virtual size_t outputs() const = 0;  // N
   virtual size_t inputs() const = 0;   // K
   virtual DType format() const = 0;
+  virtual bool gated() const = 0;
   virtual size_t bytes() const = 0;
 };
 
@@ -37,6 +38,13 @@ using RowReader = std::function<void(size_t index, std::span<float> row)>;
 absl::StatusOr<std::unique_ptr<const PackedMatrix>> PackMatrix(size_t outputs, size_t inputs, DType format,
                                                                const RowReader& reader, ThreadPool* pool,
                                                                KernelPath path = KernelPath::kAuto);
+// A gated matrix: two products with one x, and their gate. Rows [0, outputs) of `reader` make the gate, rows
+// [outputs, 2 * outputs) what it lets through; what SwiGlu makes of both (kernels/swiglu) is the product, and
+// only its `outputs` values are written. Packs as PackMatrix does.
+absl::StatusOr<std::unique_ptr<const PackedMatrix>> PackGatedMatrix(size_t outputs, size_t inputs,
+                                                                    DType format, const RowReader& reader,
+                                                                    ThreadPool* pool,
+                                                                    KernelPath path = KernelPath::kAuto);
 // kBf16 where the CPU multiplies bf16 natively, else kF32.
 DType BestMatMulFormat();
 
@@ -53,7 +61,8 @@ struct MatMulArgs {
 
 // bf16 weights: the reference and the path over matrix tiles round x to bf16 first; the Highway path widens
 // the weights, which is exact, and keeps x in f32. f32 weights: nothing is rounded. The reference sums in
-// f64, the others in f32; results are f32. rows == 0 is a no-op.
+// f64, the others in f32; results are f32. rows == 0 is a no-op. REQUIRES: a gated matrix has neither bias
+// nor accumulation.
 void MatMul(const MatMulArgs& args, ThreadPool* pool);
 
 }  // namespace epic

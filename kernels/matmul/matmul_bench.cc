@@ -1,5 +1,6 @@
 // Products at the shapes of a 135M model, ours beside bare oneDNN, in GFLOP/s of the
-// best iteration and % of the measured FMA roof.
+// best iteration and % of the measured FMA roof. BM_Tiles is the path for matrix tiles: without them it shows
+// what the code around oneDNN costs.
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
@@ -14,6 +15,7 @@
 
 #include "kernels/api/bench_harness.h"
 #include "kernels/matmul/matmul.h"
+#include "kernels/matmul/matmul_internal.h"
 
 namespace epic {
 namespace {
@@ -33,13 +35,17 @@ struct Problem {
         x(RandomValues(rows * inputs, 2)) {}
 
   std::unique_ptr<const PackedMatrix> Pack(KernelPath path) const {
-    auto packed = PackMatrix(
-        outputs, inputs, format,
-        [&](size_t index, std::span<float> row) {
-          std::copy_n(w.begin() + index * inputs, inputs, row.begin());
-        },
-        Pool(), path);
+    auto packed = PackMatrix(outputs, inputs, format, Reader(), Pool(), path);
     return packed.ok() ? std::move(packed).value() : nullptr;
+  }
+  std::unique_ptr<const PackedMatrix> PackForTiles() const {
+    auto packed = internal::PackDnnl({outputs, inputs}, Reader());
+    return packed.ok() ? std::move(packed).value() : nullptr;
+  }
+  RowReader Reader() const {
+    return [this](size_t index, std::span<float> row) {
+      std::copy_n(w.begin() + index * inputs, inputs, row.begin());
+    };
   }
   MatMulArgs Args(const PackedMatrix* matrix, size_t first, size_t count, float* out) const {
     return {.x = x.data() + first * inputs,
@@ -75,16 +81,24 @@ Problem ProblemOf(const benchmark::State& state) {
                  state.range(3) != 0 ? DType::kBf16 : DType::kF32);
 }
 
-// Ours. Arguments: rows, outputs, inputs, bf16.
-void BM_MatMul(benchmark::State& state) {
-  const Problem problem = ProblemOf(state);
-  const std::unique_ptr<const PackedMatrix> matrix = problem.Pack(KernelPath::kAuto);
+void RunOurs(benchmark::State& state, const Problem& problem, std::unique_ptr<const PackedMatrix> matrix) {
   if (matrix == nullptr) return state.SkipWithError("no product in this format on this CPU");
   std::vector<float> out(problem.rows * problem.outputs);
   const MatMulArgs args = problem.Args(matrix.get(), 0, problem.rows, out.data());
   MatMul(args, Pool());
   if (!problem.Agrees(out)) return state.SkipWithError("wrong result");
   bench::ReportFlop(state, problem.Flop(), bench::BestSeconds(state, [&] { MatMul(args, Pool()); }));
+}
+
+// Ours. Arguments: rows, outputs, inputs, bf16.
+void BM_MatMul(benchmark::State& state) {
+  const Problem problem = ProblemOf(state);
+  RunOurs(state, problem, problem.Pack(KernelPath::kAuto));
+}
+
+void BM_Tiles(benchmark::State& state) {
+  const Problem problem = ProblemOf(state);
+  RunOurs(state, problem, problem.PackForTiles());
 }
 
 // The bytes of `values` as a memory of oneDNN has them.
@@ -146,17 +160,22 @@ void BM_OneDnn(benchmark::State& state) {
   omp_set_num_threads(1);
 }
 
-void Shapes(benchmark::internal::Benchmark* bench) {
+void ShapesIn(int64_t bf16, benchmark::internal::Benchmark* bench) {
   bench->ArgNames({"rows", "outputs", "inputs", "bf16"});
-  for (const int64_t bf16 : {1, 0}) {
-    bench->Args({512, 960, 576, bf16})->Args({512, 576, 576, bf16})->Args({512, 3072, 576, bf16});
-    bench->Args({512, 576, 1536, bf16})->Args({192, 3072, 576, bf16})->Args({16, 3072, 576, bf16});
-    bench->Args({4, 3072, 576, bf16})->Args({1, 3072, 576, bf16})->Args({1, 49152, 576, bf16});
-  }
+  bench->Args({512, 960, 576, bf16})->Args({512, 576, 576, bf16})->Args({512, 3072, 576, bf16});
+  bench->Args({512, 576, 1536, bf16})->Args({192, 3072, 576, bf16})->Args({16, 3072, 576, bf16});
+  bench->Args({4, 3072, 576, bf16})->Args({1, 3072, 576, bf16})->Args({1, 49152, 576, bf16});
   bench->UseRealTime()->Unit(benchmark::kMillisecond);
 }
 
+void Bf16Shapes(benchmark::internal::Benchmark* bench) { ShapesIn(1, bench); }
+void Shapes(benchmark::internal::Benchmark* bench) {
+  ShapesIn(1, bench);
+  ShapesIn(0, bench);
+}
+
 BENCHMARK(BM_MatMul)->Apply(Shapes);
+BENCHMARK(BM_Tiles)->Apply(Bf16Shapes);
 BENCHMARK(BM_OneDnn)->Apply(Shapes);
 
 }  // namespace

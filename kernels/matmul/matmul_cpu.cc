@@ -1,7 +1,9 @@
 // Products by Highway: weights in panels of 32 outputs, f32 or bf16, sums by fused multiply-adds in f32.
 //
 // bf16 weights are widened, exactly, and x stays f32: on CPUs without matrix tiles that is twice as fast as
-// their bf16 dot product. A panel is widened once into the worker's scratch when many rows share it.
+// their bf16 dot product. A panel is widened once into the worker's scratch when many rows share it. In a
+// gated matrix each panel of gates stands before the panel that it gates, and the worker's scratch takes
+// their sums.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -20,12 +22,13 @@
 // After foreach_target.
 #include "hwy/highway.h"
 #include "kernels/api/micro_kernel-inl.h"
+#include "kernels/swiglu/gate-inl.h"
 
 #ifndef EPIC_KERNELS_MATMUL_MATMUL_CPU_ONCE_
 #define EPIC_KERNELS_MATMUL_MATMUL_CPU_ONCE_
 namespace epic::internal {
 
-// One task: rows [row_begin, row_end) times panels [panel_begin, panel_end).
+// One task: rows [row_begin, row_end) times panels [panel_begin, panel_end), whole pairs of a gated matrix.
 struct PanelTask {
   const MatMulArgs* args;
   const void* panels;   // of float or of words with two bf16
@@ -46,6 +49,8 @@ namespace HWY_NAMESPACE {
 
 // From this many rows on, widening a panel first costs less than widening it in every tile.
 constexpr size_t kWidenRows = 48;
+// Tiles of this target take two panels of f32 at once.
+constexpr bool kHasPairs = kTileRows == 12;
 // A widened panel larger than this would push x out of the second-level cache.
 constexpr size_t kWidenBytes = 512 << 10;
 
@@ -86,43 +91,75 @@ struct ProductSink {
   }
 };
 
-// One panel at a time under many rows; groups of four under few, whose tiles take several at once.
+// Of a panel of gates and the panel behind it: keeps the sums of one tile of the first, gates those of the
+// second with them, and stores.
+struct GatedSink {
+  float* gates;  // [kTileRows][kPanelColumns]
+  ProductSink product;
+  size_t first_panel;
+
+  HWY_INLINE GatedSink AtPanel(size_t panel) const { return {gates, product, first_panel + panel}; }
+  HWY_INLINE GatedSink AtRow(size_t row) const { return {gates, product.AtRow(row), first_panel}; }
+  HWY_INLINE void Finish(size_t row, size_t panel, size_t column, VF sum) const {
+    float* gate = gates + row * kPanelColumns + column;
+    if (first_panel + panel == 0) {
+      hn::Store(sum, DF(), gate);
+    } else {
+      product.Finish(row, 0, column, Gate(hn::Load(DF(), gate), sum));
+    }
+  }
+};
+
+// Panels [first, first + count) in memory, which begin at `panels`, times the task's rows. Of a gated matrix:
+// two.
 template <class Element>
-HWY_INLINE void PanelsTimesRows(const internal::PanelTask& task, const Element* panels, size_t first,
+HWY_INLINE void RowsTimesPanels(const internal::PanelTask& task, const Element* panels, size_t first,
                                 size_t count) {
   const MatMulArgs& args = *task.args;
-  const size_t column = first * kPanelColumns;
+  const bool gated = args.weights->gated();
+  const size_t column = (gated ? first / 2 : first) * kPanelColumns;
+  const size_t rows = task.row_end - task.row_begin;
+  const float* x = args.x + task.row_begin * args.x_stride;
+  const size_t k_count = args.weights->inputs();
+  const size_t panel_stride = k_count * PanelStep(panels);
   const ProductSink sink = {args.out + task.row_begin * args.out_stride + column, args.out_stride,
                             args.bias == nullptr ? nullptr : args.bias + column, args.accumulate,
                             args.weights->outputs() - column};
-  MicroBlock(task.row_end - task.row_begin, args.x + task.row_begin * args.x_stride, args.x_stride, panels,
-             task.panel_stride, count, args.weights->inputs(), sink);
+  if (!gated) return MicroBlock(rows, x, args.x_stride, panels, panel_stride, count, k_count, sink);
+  HWY_ALIGN float gates[kTileRows * kPanelColumns];
+  MicroBlock(rows, x, args.x_stride, panels, panel_stride, count, k_count, GatedSink{gates, sink, 0});
 }
 
+// Two panels at a time (one, where tiles take no pairs) under many rows; four under few, whose tiles take
+// several at once.
 template <class Element>
 HWY_NOINLINE void PlainPanels(const internal::PanelTask& task, const Element* panels) {
-  const size_t step = task.row_end - task.row_begin >= kTileRows ? 1 : 4;
+  // Widening in every tile costs more for two panels than it gains.
+  const size_t many = task.row_end - task.row_begin < kTileRows ? 4 : kHasPairs && !task.bf16 ? 2 : 1;
+  const size_t step = task.args->weights->gated() ? 2 : many;
   for (size_t panel = task.panel_begin; panel < task.panel_end; panel += step) {
-    PanelsTimesRows(task, panels + panel * task.panel_stride, panel, std::min(step, task.panel_end - panel));
+    RowsTimesPanels(task, panels + panel * task.panel_stride, panel, std::min(step, task.panel_end - panel));
   }
 }
 
 // bf16 panels, each widened once.
 HWY_NOINLINE void WidenedPanels(const internal::PanelTask& task, const uint32_t* panels) {
   static thread_local Scratch scratch;
-  const size_t k_count = task.args->weights->inputs();
-  float* wide = scratch.Get<float>(k_count * kPanelColumns);
-  for (size_t panel = task.panel_begin; panel < task.panel_end; ++panel) {
+  const size_t wide_stride = task.args->weights->inputs() * kPanelColumns;
+  const size_t step = kHasPairs || task.args->weights->gated() ? 2 : 1;
+  float* wide = scratch.Get<float>(step * wide_stride);
+  for (size_t panel = task.panel_begin; panel < task.panel_end; panel += step) {
+    const size_t count = std::min(step, task.panel_end - panel);
     const uint32_t* from = panels + panel * task.panel_stride;
-    for (size_t k = 0; k < k_count; ++k) {
+    for (size_t i = 0; i < count * wide_stride / 2; i += kHalfPanel) {
       for (size_t h = 0; h < kHalfPanel; h += kLanes) {
         VF left, right;
-        LoadPair(from + k * kHalfPanel + h, left, right);
-        hn::StoreU(left, DF(), wide + k * kPanelColumns + h);
-        hn::StoreU(right, DF(), wide + k * kPanelColumns + kHalfPanel + h);
+        LoadPair(from + i + h, left, right);
+        hn::StoreU(left, DF(), wide + 2 * i + h);
+        hn::StoreU(right, DF(), wide + 2 * i + kHalfPanel + h);
       }
     }
-    PanelsTimesRows(task, wide, panel, 1);
+    RowsTimesPanels(task, wide, panel, count);
   }
 }
 
@@ -169,29 +206,30 @@ std::unique_ptr<void, FreeMemory> AllocatePanels(size_t bytes) {
 
 class PanelMatrix final : public MatMulMatrix {
  public:
-  PanelMatrix(size_t outputs, size_t inputs, DType format)
-      : outputs_(outputs),
-        inputs_(inputs),
+  PanelMatrix(const MatrixShape& shape, DType format)
+      : MatMulMatrix(shape),
+        inputs_(shape.inputs),
+        parts_(shape.gated ? 2 : 1),
         format_(format),
-        panels_((outputs + kPanelWidth - 1) / kPanelWidth),
+        panels_((shape.outputs + kPanelWidth - 1) / kPanelWidth),
         memory_(AllocatePanels(bytes())) {}
 
-  size_t outputs() const override { return outputs_; }
-  size_t inputs() const override { return inputs_; }
   DType format() const override { return format_; }
   DType input_format() const override { return DType::kF32; }
-  size_t bytes() const override { return panels_ * inputs_ * kPanelWidth * SizeOf(format_); }
+  size_t bytes() const override { return parts_ * panels_ * inputs_ * kPanelWidth * SizeOf(format_); }
 
   void Fill(const RowReader& reader, ThreadPool* pool) {
-    ForRowBlocks(pool, panels_, 1, [&](size_t begin, size_t end) {
+    ForRowBlocks(pool, parts_ * panels_, 1, [&](size_t begin, size_t end) {
       std::vector<float> row(inputs_);
-      for (size_t column = begin * kPanelWidth; column < end * kPanelWidth; ++column) {
-        if (column < outputs_) {
-          reader(column, row);
+      for (size_t at = begin * kPanelWidth; at < end * kPanelWidth; ++at) {
+        const size_t panel = at / kPanelWidth;
+        const size_t column = panel / parts_ * kPanelWidth + at % kPanelWidth;
+        if (column < outputs()) {
+          reader(panel % parts_ * outputs() + column, row);
         } else {
           std::fill(row.begin(), row.end(), 0.0f);
         }
-        PutColumn(column, row);
+        PutColumn(at, row);
       }
     });
   }
@@ -221,8 +259,8 @@ class PanelMatrix final : public MatMulMatrix {
                            format_ == DType::kBf16,
                            block * block_rows,
                            std::min(args.rows, (block + 1) * block_rows),
-                           first,
-                           std::min(panels_, first + group)};
+                           parts_ * first,
+                           parts_ * std::min(panels_, first + group)};
       HWY_DYNAMIC_DISPATCH(RunPanelTask)(work);
     };
     if (pool == nullptr) {
@@ -235,7 +273,7 @@ class PanelMatrix final : public MatMulMatrix {
  private:
   static size_t RoundUp(size_t value, size_t step) { return (value + step - 1) / step * step; }
 
-  // Writes one output's weights into its lane of its panel.
+  // Writes one column's weights into its lane of its panel.
   void PutColumn(size_t column, std::span<const float> row) {
     const size_t panel = column / kPanelWidth;
     const size_t lane = column % kPanelWidth;
@@ -250,18 +288,17 @@ class PanelMatrix final : public MatMulMatrix {
     for (size_t k = 0; k < inputs_; ++k) to[k * kPanelWidth] = ToBf16(row[k]);
   }
 
-  size_t outputs_;
-  size_t inputs_;
-  DType format_;
-  size_t panels_;
+  const size_t inputs_;
+  const size_t parts_;  // 2: gates too
+  const DType format_;
+  const size_t panels_;  // of outputs
   std::unique_ptr<void, FreeMemory> memory_;
 };
 
 }  // namespace
 
-MatMulMatrixOr PackCpu(size_t outputs, size_t inputs, DType format, const RowReader& reader,
-                       ThreadPool* pool) {
-  auto matrix = std::make_unique<PanelMatrix>(outputs, inputs, format);
+MatMulMatrixOr PackCpu(const MatrixShape& shape, DType format, const RowReader& reader, ThreadPool* pool) {
+  auto matrix = std::make_unique<PanelMatrix>(shape, format);
   matrix->Fill(reader, pool);
   return matrix;
 }

@@ -9,27 +9,40 @@
 
 namespace epic::internal {
 
+// What is packed. A gated matrix has 2 * outputs rows in its reader.
+struct MatrixShape {
+  size_t outputs;
+  size_t inputs;
+  bool gated = false;
+};
+
 // A packed matrix that can multiply itself with rows.
 class MatMulMatrix : public PackedMatrix {
  public:
+  explicit MatMulMatrix(const MatrixShape& shape) : shape_(shape) {}
+  size_t outputs() const override { return shape_.outputs; }
+  size_t inputs() const override { return shape_.inputs; }
+  bool gated() const override { return shape_.gated; }
   // To what x is rounded before it is multiplied.
   virtual DType input_format() const = 0;
   // REQUIRES: args.rows > 0 and args.weights == this.
   virtual void Multiply(const MatMulArgs& args, ThreadPool* pool) const = 0;
+
+ private:
+  const MatrixShape shape_;
 };
 
 using MatMulMatrixOr = absl::StatusOr<std::unique_ptr<const MatMulMatrix>>;
 
 // Plain rows; every sum in double.
-MatMulMatrixOr PackReference(size_t outputs, size_t inputs, DType format, const RowReader& reader,
+MatMulMatrixOr PackReference(const MatrixShape& shape, DType format, const RowReader& reader,
                              ThreadPool* pool);
 
 // Panels for Highway, any CPU; f32 sums of f32 x.
-MatMulMatrixOr PackCpu(size_t outputs, size_t inputs, DType format, const RowReader& reader,
-                       ThreadPool* pool);
+MatMulMatrixOr PackCpu(const MatrixShape& shape, DType format, const RowReader& reader, ThreadPool* pool);
 
 // bf16 weights and x on matrix tiles through oneDNN. Errors: Unimplemented where oneDNN has no bf16 product.
-MatMulMatrixOr PackDnnl(size_t outputs, size_t inputs, const RowReader& reader);
+MatMulMatrixOr PackDnnl(const MatrixShape& shape, const RowReader& reader);
 
 }  // namespace epic::internal
 

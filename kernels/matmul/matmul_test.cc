@@ -10,6 +10,7 @@
 #include "common/base/random.h"
 #include "kernels/api/testing/kernel_ways.h"
 #include "kernels/matmul/matmul_internal.h"
+#include "kernels/swiglu/swiglu.h"
 
 namespace epic {
 namespace {
@@ -23,13 +24,13 @@ std::vector<float> RandomValues(size_t count, Rng* rng) {
 }
 
 std::unique_ptr<const PackedMatrix> Pack(size_t outputs, size_t inputs, DType format,
-                                         const std::vector<float>& w, ThreadPool* pool, KernelPath path) {
-  auto packed = PackMatrix(
-      outputs, inputs, format,
-      [&](size_t index, std::span<float> row) {
-        std::copy_n(w.begin() + index * inputs, inputs, row.begin());
-      },
-      pool, path);
+                                         const std::vector<float>& w, ThreadPool* pool, KernelPath path,
+                                         bool gated) {
+  const auto reader = [&](size_t index, std::span<float> row) {
+    std::copy_n(w.begin() + index * inputs, inputs, row.begin());
+  };
+  auto packed = gated ? PackGatedMatrix(outputs, inputs, format, reader, pool, path)
+                      : PackMatrix(outputs, inputs, format, reader, pool, path);
   EXPECT_TRUE(packed.ok()) << packed.status().ToString();
   return std::move(packed).value();
 }
@@ -56,14 +57,47 @@ class MatMulTest : public ::testing::TestWithParam<std::tuple<KernelWay, DType>>
     if (way().simd_target == kOneDnn && format() == DType::kF32)
       GTEST_SKIP() << "oneDNN is used for bf16 only";
   }
-  std::unique_ptr<const PackedMatrix> PackThisWay(size_t outputs, size_t inputs,
-                                                  const std::vector<float>& w) {
-    if (way().simd_target != kOneDnn) return Pack(outputs, inputs, format(), w, &pool_, way().path);
-    auto packed = internal::PackDnnl(outputs, inputs, [&](size_t index, std::span<float> row) {
+  std::unique_ptr<const PackedMatrix> PackThisWay(size_t outputs, size_t inputs, const std::vector<float>& w,
+                                                  bool gated = false) {
+    if (way().simd_target != kOneDnn) return Pack(outputs, inputs, format(), w, &pool_, way().path, gated);
+    auto packed = internal::PackDnnl({outputs, inputs, gated}, [&](size_t index, std::span<float> row) {
       std::copy_n(w.begin() + index * inputs, inputs, row.begin());
     });
     EXPECT_TRUE(packed.ok()) << packed.status().ToString();
     return std::move(packed).value();
+  }
+
+  // The first `all` rows alone, in batches, on several numbers of threads.
+  void ExpectSameBytesInEveryBatch(size_t outputs, size_t inputs, size_t all, bool gated = false) {
+    Rng rng(12);
+    const std::vector<float> w = RandomValues((gated ? 2 : 1) * outputs * inputs, &rng);
+    const std::vector<float> x = RandomValues(all * inputs, &rng);
+    const std::vector<float> bias = RandomValues(outputs, &rng);
+    const auto matrix = PackThisWay(outputs, inputs, w, gated);
+    const auto run = [&](size_t first, size_t rows, ThreadPool* pool) {
+      std::vector<float> out(rows * outputs);
+      MatMul({.x = x.data() + first * inputs,
+              .rows = rows,
+              .x_stride = inputs,
+              .weights = matrix.get(),
+              .bias = gated ? nullptr : bias.data(),
+              .out = out.data(),
+              .out_stride = outputs},
+             pool);
+      return out;
+    };
+    ThreadPool one(1), five(5);
+    const std::vector<float> expected = run(0, all, &one);
+    for (const size_t batch : {1u, 2u, 3u, 5u, 16u, 47u, 64u, 512u}) {
+      if (batch > all) continue;
+      for (ThreadPool* pool : {&one, &pool_, &five}) {
+        for (size_t first = 0; first + batch <= all; first += std::max<size_t>(batch, all / 4 + 1)) {
+          const std::vector<float> out = run(first, batch, pool);
+          ASSERT_EQ(std::memcmp(out.data(), expected.data() + first * outputs, out.size() * sizeof(float)), 0)
+              << "batch " << batch << " at " << first << " threads " << pool->threads();
+        }
+      }
+    }
   }
   const KernelWay& way() const { return std::get<0>(GetParam()); }
   DType format() const { return std::get<1>(GetParam()); }
@@ -128,8 +162,8 @@ TEST_P(MatMulTest, EqualsADoubleSumOverSizesAroundEveryTileBoundary) {
   }
 }
 
-// Blocks of 32 rows (oneDNN), panels too wide to be widened first (beyond 4096 inputs), and row blocks of
-// half a second-level cache (60 rows at 5000 inputs).
+// Blocks of 32 rows and groups of 64 outputs (oneDNN), panels too wide to be widened first (beyond 4096
+// inputs), and row blocks of half a second-level cache (60 rows at 5000 inputs).
 TEST_P(MatMulTest, EqualsADoubleSumAroundTheBoundariesOfLargeProducts) {
   Rng rng(15);
   struct Shape {
@@ -138,7 +172,7 @@ TEST_P(MatMulTest, EqualsADoubleSumAroundTheBoundariesOfLargeProducts) {
   for (const Shape& shape :
        {Shape{31, 40, 65}, Shape{32, 40, 65}, Shape{33, 40, 65}, Shape{63, 33, 64}, Shape{64, 33, 64},
         Shape{65, 33, 64}, Shape{48, 33, 4095}, Shape{48, 33, 4096}, Shape{48, 33, 4097}, Shape{47, 7, 4097},
-        Shape{59, 7, 5000}, Shape{60, 7, 5000}, Shape{61, 7, 5000}}) {
+        Shape{59, 7, 5000}, Shape{60, 7, 5000}, Shape{61, 7, 5000}, Shape{33, 130, 8192}}) {
     const std::vector<float> w = RandomValues(shape.outputs * shape.inputs, &rng);
     const std::vector<float> x = RandomValues(shape.rows * shape.inputs, &rng);
     std::vector<float> out(shape.rows * shape.outputs);
@@ -167,38 +201,67 @@ TEST_P(MatMulTest, EqualsADoubleSumAroundTheBoundariesOfLargeProducts) {
 }
 
 TEST_P(MatMulTest, ARowHasTheSameBytesInEveryBatchAndOnEveryNumberOfThreads) {
-  Rng rng(12);
-  constexpr size_t kOutputs = 203, kInputs = 576, kRows = 512;
-  const std::vector<float> w = RandomValues(kOutputs * kInputs, &rng);
-  const std::vector<float> x = RandomValues(kRows * kInputs, &rng);
-  const std::vector<float> bias = RandomValues(kOutputs, &rng);
-  const auto matrix = PackThisWay(kOutputs, kInputs, w);
   // The slow reference takes fewer rows.
-  const size_t all = way().path == KernelPath::kReference ? 64 : kRows;
-  const auto run = [&](size_t first, size_t rows, ThreadPool* pool) {
-    std::vector<float> out(rows * kOutputs);
-    MatMul({.x = x.data() + first * kInputs,
-            .rows = rows,
-            .x_stride = kInputs,
-            .weights = matrix.get(),
-            .bias = bias.data(),
-            .out = out.data(),
-            .out_stride = kOutputs},
-           pool);
-    return out;
+  ExpectSameBytesInEveryBatch(203, 576, way().path == KernelPath::kReference ? 64 : 512);
+}
+
+// The outputs of one call of oneDNN are fewer the more inputs there are.
+TEST_P(MatMulTest, ARowHasTheSameBytesInEveryBatchWhereOutputsGoInGroups) {
+  if (way().simd_target != kOneDnn) GTEST_SKIP() << "oneDNN's groups only";
+  ExpectSameBytesInEveryBatch(150, 8192, 70);
+}
+
+// Gated products against SwiGlu of the two products: the same sums, and the same gate.
+TEST_P(MatMulTest, AGatedProductIsTheGateOfBothProducts) {
+  Rng rng(16);
+  struct Shape {
+    size_t rows, outputs, inputs;
   };
-  ThreadPool one(1), five(5);
-  const std::vector<float> expected = run(0, all, &one);
-  for (const size_t batch : {1u, 2u, 3u, 5u, 16u, 47u, 64u, 512u}) {
-    if (batch > all) continue;
-    for (ThreadPool* pool : {&one, &pool_, &five}) {
-      for (size_t first = 0; first + batch <= all; first += std::max<size_t>(batch, all / 4 + 1)) {
-        const std::vector<float> out = run(first, batch, pool);
-        ASSERT_EQ(std::memcmp(out.data(), expected.data() + first * kOutputs, out.size() * sizeof(float)), 0)
-            << "batch " << batch << " at " << first << " threads " << pool->threads();
-      }
+  for (const Shape& shape :
+       {Shape{1, 1, 1}, Shape{3, 33, 40}, Shape{11, 150, 64}, Shape{13, 31, 70}, Shape{61, 520, 90},
+        Shape{64, 100, 300}, Shape{50, 33, 4100}, Shape{5, 70, 9000}}) {
+    const std::vector<float> w = RandomValues(2 * shape.outputs * shape.inputs, &rng);
+    const std::vector<float> x = RandomValues(shape.rows * shape.inputs, &rng);
+    const auto both = PackThisWay(2 * shape.outputs, shape.inputs, w);
+    const auto gated = PackThisWay(shape.outputs, shape.inputs, w, true);
+    EXPECT_TRUE(gated->gated());
+    EXPECT_FALSE(both->gated());
+    EXPECT_EQ(gated->outputs(), shape.outputs);
+    std::vector<float> sums(shape.rows * 2 * shape.outputs);
+    MatMulArgs args = {.x = x.data(),
+                       .rows = shape.rows,
+                       .x_stride = shape.inputs,
+                       .weights = both.get(),
+                       .out = sums.data(),
+                       .out_stride = 2 * shape.outputs};
+    MatMul(args, &pool_);
+    const size_t stride = shape.outputs + rng.Below(3);
+    std::vector<float> expected(shape.rows * stride, 3.0f), out = expected;
+    const bool is_reference = way().path == KernelPath::kReference;
+    const bool exact = !is_reference && InputFormat(*gated) == DType::kF32;
+    SwiGlu({.gate = sums.data(),
+            .up = sums.data() + shape.outputs,
+            .in_stride = 2 * shape.outputs,
+            .rows = shape.rows,
+            .dim = shape.outputs,
+            .out = expected.data(),
+            .out_stride = stride},
+           &pool_, is_reference ? KernelPath::kReference : KernelPath::kCpu);
+    args.weights = gated.get();
+    args.out = out.data();
+    args.out_stride = stride;
+    MatMul(args, &pool_);
+    for (size_t i = 0; i < out.size(); ++i) {
+      // The reference rounds once, not twice; oneDNN may sum in another order in groups of another width.
+      const double most = std::abs(expected[i]) * 1e-4 + 1e-4 * std::sqrt(static_cast<double>(shape.inputs));
+      ASSERT_NEAR(out[i], expected[i], exact ? 0 : most)
+          << shape.rows << " " << shape.outputs << " " << shape.inputs << " at " << i;
     }
   }
+}
+
+TEST_P(MatMulTest, AGatedRowHasTheSameBytesInEveryBatch) {
+  ExpectSameBytesInEveryBatch(203, 576, way().path == KernelPath::kReference ? 20 : 100, true);
 }
 
 TEST_P(MatMulTest, ANanInOneRowStaysInThatRow) {

@@ -6,7 +6,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.
 #include "hwy/highway.h"
-#include "kernels/api/vector_math-inl.h"
+#include "kernels/swiglu/gate-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace epic {
@@ -14,18 +14,6 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using DF = hn::CappedTag<float, 16>;
-
-// gate / (1 + 2^(-gate log2 e)) * up. Below -87 the power is held at 2^126, so the result is a tiny number of
-// the right sign instead of the exact, still smaller one.
-HWY_INLINE hn::Vec<DF> Gate(hn::Vec<DF> gate, hn::Vec<DF> up) {
-  const DF d;
-  const auto minus_log2e = hn::Set(d, -1.44269504088896340736f);
-  const auto exponent = hn::Mul(gate, minus_log2e);
-  const auto most = hn::Set(d, 126.0f);
-  // Not Min, which may drop a NaN.
-  const auto power = Exp2(hn::IfThenElse(hn::Gt(exponent, most), most, exponent));
-  return hn::Mul(hn::Div(gate, hn::Add(hn::Set(d, 1.0f), power)), up);
-}
 
 void SwiGluRows(const SwiGluArgs& args, size_t begin, size_t end) {
   const DF d;

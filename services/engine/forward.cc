@@ -362,13 +362,14 @@ void Forward::OutputAndMlp(const LayerWeights& weights, size_t rows) {
           weights.output);
   Norm(weights.ffn_norm, rows);
   const size_t stride = 2 * size_t{config_.ffn};
+  // Gated already, but for rows that are multiplied with the quantised form.
   Product({.x = normed_.data(), .x_stride = hidden, .rows = rows, .out = gates_.data(), .out_stride = stride},
           weights.gate_up);
   SwiGluArgs gate;
   gate.gate = gates_.data();
   gate.up = gates_.data() + config_.ffn;
   gate.in_stride = stride;
-  gate.rows = rows;
+  gate.rows = weights.gate_up.decode == nullptr ? 0 : std::min(rows, decode_rows_);
   gate.dim = config_.ffn;
   gate.out = gates_.data();
   gate.out_stride = stride;

@@ -106,7 +106,7 @@ class Packer {
       EPIC_ASSIGN_OR_RETURN(out.qkv, Pack({q, k, v}, hidden));
     }
     EPIC_ASSIGN_OR_RETURN(out.output, Pack({{&in.output, hidden}}, q_rows));
-    EPIC_ASSIGN_OR_RETURN(out.gate_up, Pack({{&in.gate, config_.ffn}, {&in.up, config_.ffn}}, hidden));
+    EPIC_ASSIGN_OR_RETURN(out.gate_up, Pack({{&in.gate, config_.ffn}, {&in.up, config_.ffn}}, hidden, true));
     EPIC_ASSIGN_OR_RETURN(out.down, Pack({{&in.down, hidden}}, config_.ffn));
     return out;
   }
@@ -116,7 +116,8 @@ class Packer {
   uint64_t bytes() const { return bytes_; }
 
  private:
-  absl::StatusOr<Projection> Pack(std::initializer_list<Part> parts, uint64_t inputs) {
+  // `gated`: the first of two parts gates the second, in the product of prompt rows.
+  absl::StatusOr<Projection> Pack(std::initializer_list<Part> parts, uint64_t inputs, bool gated = false) {
     uint64_t outputs = 0;
     for (const Part& part : parts) {
       EPIC_RETURN_IF_ERROR(ExpectShape(*part.tensor, part.rows, inputs));
@@ -128,7 +129,11 @@ class Packer {
       const TensorRow from = RowOf(list, index);
       DequantizeRow(from.tensor, from.row, row);
     };
-    EPIC_ASSIGN_OR_RETURN(out.prompt, PackMatrix(outputs, inputs, format_, rows, pool_));
+    if (gated) {
+      EPIC_ASSIGN_OR_RETURN(out.prompt, PackGatedMatrix(outputs / 2, inputs, format_, rows, pool_));
+    } else {
+      EPIC_ASSIGN_OR_RETURN(out.prompt, PackMatrix(outputs, inputs, format_, rows, pool_));
+    }
     bytes_ += out.prompt->bytes();
     if (decode_ == DecodeWeights::kSameAsPrompt) return out;
     const GroupReader groups = [list](size_t index, std::span<QuantizedGroup> row) {

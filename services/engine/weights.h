@@ -35,7 +35,7 @@ struct LayerWeights {
   Projection q;   // [H * D][hidden], last layer only
   Projection kv;  // [2G * D][hidden], last layer only
   Projection output;
-  Projection gate_up;  // [2 * ffn][hidden], gate first
+  Projection gate_up;  // [2 * ffn][hidden], gate first; a gated matrix for prompt rows
   Projection down;
 };
 
