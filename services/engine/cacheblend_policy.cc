@@ -38,7 +38,6 @@ class CacheBlendPolicy final : public LinkPolicy {
     for (uint32_t row = 0; row < prompt.rows(); ++row) scout.rows.push_back(row);
     scout.last_layer = std::min(kPickLayer, layers - 1);
     scout.keeps = true;
-    scout.exact_first_layer = true;
     return scout;
   }
 

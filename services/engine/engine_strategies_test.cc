@@ -121,7 +121,7 @@ TEST_P(EngineStrategiesTest, EveryRowPickedEqualsFull) {
   const Logits full = Run(pieces, kFull);
   for (const char* name :
        {"cacheblend-1.0", "cacheblend-1.0:paper", "cacheblend-1.0:attention", "query-guided-50",
-        "query-guided-64:first=8,norm=1", "query-guided-64:scope=all"}) {
+        "query-guided-64:first=8,norm=1", "query-guided-64:scope=chunk"}) {
     EXPECT_TRUE(Same(Run(pieces, Parsed(name)), full)) << name;
     const bool paper = Parsed(name).pick == BlendPick::kPaper;
     EXPECT_EQ(stats_.recomputed_tokens, paper ? 108u : 88u) << name;
@@ -231,15 +231,37 @@ class Definition {
     return scores;
   }
 
-  // Attention of `asking` rows in layers [first, last] of a run over stored keys, by head and row.
-  std::vector<double> Mass(const Rows& asking, const LayerRange& range) const {
+  // Attention that rows of `running` from `first_asking` on pay in layers [first, last] of a run over stored
+  // keys: summed over rows and layers, of each layer the sum of heads or the strongest one. Own rows that do
+  // not run are not seen; REQUIRES: then range is layer 0.
+  std::vector<double> Mass(const Rows& running, uint32_t first_asking, const LayerRange& range,
+                           bool strongest) const {
+    std::map<std::pair<uint32_t, uint32_t>, std::vector<double>> by_head;
+    const std::vector<ReferenceLayerRows> layers(config_.layers, {.keys = running, .through = running});
+    reference_.LinkByLayer(
+        prompt_.tokens, layers, stored_,
+        [&](uint32_t layer, uint32_t row, uint32_t head, const std::vector<double>& weights) {
+          if (layer < range.first || layer > range.last || row < first_asking) return;
+          std::vector<double>& sums = by_head[{layer, head}];
+          sums.resize(prompt_.rows(), 0.0);
+          double seen = 1;
+          for (const uint32_t own : prompt_.OwnRows()) {
+            if (own < weights.size() && !std::binary_search(running.begin(), running.end(), own))
+              seen -= weights[own];
+          }
+          for (size_t key = 0; key < weights.size(); ++key) sums[key] += weights[key] / seen;
+        });
     std::vector<double> scores(prompt_.rows(), 0.0);
-    const std::vector<ReferenceLayerRows> layers(config_.layers, {.keys = asking, .through = asking});
-    reference_.LinkByLayer(prompt_.tokens, layers, stored_,
-                           [&](uint32_t layer, uint32_t, uint32_t, const std::vector<double>& weights) {
-                             if (layer < range.first || layer > range.last) return;
-                             for (size_t key = 0; key < weights.size(); ++key) scores[key] += weights[key];
-                           });
+    for (uint32_t layer = range.first; layer <= range.last; ++layer) {
+      for (const uint32_t key : all_) {
+        double sum = 0, highest = 0;
+        for (uint32_t head = 0; head < config_.heads; ++head) {
+          sum += by_head.at({layer, head})[key];
+          highest = std::max(highest, by_head.at({layer, head})[key]);
+        }
+        scores[key] += strongest ? highest : sum;
+      }
+    }
     return scores;
   }
   const PromptView& prompt() const { return prompt_; }
@@ -279,14 +301,29 @@ TEST_P(EngineStrategiesTest, TheyFollowTheirDefinitions) {
   check("cacheblend-0.3:attention",
         definition.CacheBlend(picked("cacheblend-0.3:attention", definition.MapChanges())));
   const Rows own = definition.prompt().OwnRows();
-  for (const std::string name : {"query-guided-5", "query-guided-6:first=2", "query-guided-5:scope=all"}) {
-    const LayerRange range = ProbeLayers({}, model_->config().layers);
-    check(name, definition.QueryGuided(picked(name, definition.Mass(own, range))));
+  const uint32_t layers = model_->config().layers;
+  const struct {
+    std::string name;
+    size_t running, asking;  // of own rows, the last ones
+    bool strongest;
+    LayerRange range;
+  } guided[] = {
+      {"query-guided-5", own.size(), own.size(), true, ProbeLayers({}, layers)},
+      {"query-guided-6:first=2,heads=mean", own.size(), own.size(), false, ProbeLayers({}, layers)},
+      {"query-guided-5:fade=0,scope=chunk", own.size(), own.size(), true, ProbeLayers({}, layers)},
+      {"query-guided-5:layers=0-0,rows=7,ask=3", 7, 3, true, {0, 0}},
+      {"query-guided-5:layers=0-" + std::to_string(layers - 1),
+       own.size(),
+       own.size(),
+       true,
+       {0, layers - 1}},
+  };
+  for (const auto& c : guided) {
+    const Rows running(own.end() - static_cast<ptrdiff_t>(c.running), own.end());
+    const uint32_t first_asking = own[own.size() - c.asking];
+    check(c.name, definition.QueryGuided(
+                      picked(c.name, definition.Mass(running, first_asking, c.range, c.strongest))));
   }
-  const std::string last = std::to_string(model_->config().layers - 1);
-  const std::string all_layers = "query-guided-5:layers=0-" + last;
-  check(all_layers,
-        definition.QueryGuided(picked(all_layers, definition.Mass(own, {0, model_->config().layers - 1}))));
 }
 
 // --- edge cases
@@ -305,9 +342,10 @@ TEST_P(EngineStrategiesTest, EdgeCasesLinkAndAccount) {
       {one},
       {chunk},
   };
-  for (const char* name : {"cacheblend-0.0", "cacheblend-0.15", "cacheblend-0.15:paper",
-                           "cacheblend-0.3:attention", "cacheblend-1.0", "query-guided-1", "query-guided-16",
-                           "query-guided-16:first=16", "query-guided-4:scope=all,heads=max,norm=1,rows=2"}) {
+  for (const char* name :
+       {"cacheblend-0.0", "cacheblend-0.15", "cacheblend-0.15:paper", "cacheblend-0.3:attention",
+        "cacheblend-1.0", "query-guided-1", "query-guided-16", "query-guided-16:first=16",
+        "query-guided-4:scope=chunk,heads=mean,norm=1,rows=2,ask=1"}) {
     for (size_t i = 0; i < prompts.size(); ++i) {
       const Logits logits = Run(prompts[i], Parsed(name));
       ASSERT_EQ(logits.size(), continuation_.size()) << name << " prompt " << i;
@@ -359,6 +397,11 @@ TEST_P(EngineStrategiesTest, UsageCountsWhatIsReadBehindTheFirstLayers) {
   EXPECT_EQ(stats_.read_rows[0], 10u);
   EXPECT_EQ(stats_.read_rows[3], 0u);
   Run(pieces, Parsed("query-guided-16"));
+  EXPECT_EQ(stats_.recomputed_tokens, 32u);
+  EXPECT_EQ(stats_.read_rows[0], 10u);
+  EXPECT_EQ(stats_.read_rows[1] + stats_.read_rows[2], 68u);
+  EXPECT_EQ(stats_.read_rows[3], 0u);
+  Run(pieces, Parsed("query-guided-16:scope=chunk"));
   EXPECT_EQ(stats_.recomputed_tokens, 32u);
   EXPECT_EQ(stats_.read_rows, (Rows{10, 44, 24, 0}));
 }
@@ -504,7 +547,7 @@ TEST_P(EngineStrategiesTest, WhatIsNotANumberInAPhaseFailsTheRequestAlone) {
 
 // The most that a request held at the end of any of its steps, and its rows.
 TEST_P(EngineStrategiesTest, MemoryIsLinearInThePromptsRows) {
-  for (const char* name : {"cacheblend-0.2", "cacheblend-0.2:attention", "query-guided-8"}) {
+  for (const char* name : {"cacheblend-0.2", "cacheblend-0.2:attention", "query-guided-8:rows=0"}) {
     std::vector<double> bytes_per_row;
     for (const uint32_t chunks : {2u, 4u, 8u}) {
       const auto engine = testing::MakeEngine(model_, Options(24));

@@ -41,14 +41,13 @@ struct ScoutPhase {
   std::vector<uint32_t> rows;   // ascending, not empty
   uint32_t last_layer = 0;      // < L
   uint32_t first_measured = 0;  // kAttentionMass
+  uint32_t first_asking = 0;    // kAttentionMass: only the attention of rows from this position on counts
   bool max_of_heads = false;    // kAttentionMass: the strongest head of each row, not the mean of all
   bool value_norm = false;      // kAttentionMass: each weight times the L2 norm of the value that it reads
   // Rows at a layer. True: in layers 0..last_layer the link reads these rows, all of them fresh, and computes
   // nothing there but what their queries still lack in last_layer. False: their keys and values are thrown
   // away.
   bool keeps = false;
-  // The rows' way through layer 0 is the link's own: those of them that the link computes go on behind it.
-  bool exact_first_layer = false;
 };
 
 class LinkPolicy {

@@ -153,16 +153,18 @@ TEST(LinkPolicyTest, QueryGuidedProbesWithOwnTextAndTheLastRow) {
   const auto scout = LinkPolicy::Make(QueryGuided(16))->Scout(prompt, 30);
   ASSERT_TRUE(scout.has_value());
   EXPECT_EQ(scout->rows, own);
-  EXPECT_EQ(scout->first_measured, 7u);
-  EXPECT_EQ(scout->last_layer, 14u);
+  EXPECT_EQ(scout->first_measured, 10u);
+  EXPECT_EQ(scout->last_layer, 22u);
+  EXPECT_EQ(scout->first_asking, 0u);
   EXPECT_FALSE(scout->keeps);
-  EXPECT_TRUE(scout->exact_first_layer);
-  const auto some = LinkPolicy::Make(QueryGuided(16, {.first_layer = 3, .last_layer = 5, .query_rows = 6}))
-                        ->Scout(prompt, 30);
+  const auto some =
+      LinkPolicy::Make(
+          QueryGuided(16, {.first_layer = 3, .last_layer = 5, .query_rows = 6, .asking_rows = 2}))
+          ->Scout(prompt, 30);
   EXPECT_EQ(some->rows, Rows(own.end() - 6, own.end()));
   EXPECT_EQ(some->first_measured, 3u);
   EXPECT_EQ(some->last_layer, 5u);
-  EXPECT_FALSE(some->exact_first_layer);
+  EXPECT_EQ(some->first_asking, 43u);
   // Nothing but covered rows: the last one asks.
   const std::vector<PromptPiece> covered = {Piece(10, true, 0), Piece(11, true, 50)};
   EXPECT_EQ(LinkPolicy::Make(QueryGuided(4))->Scout(PromptView(covered), 4)->rows, Rows{20});
@@ -170,12 +172,12 @@ TEST(LinkPolicyTest, QueryGuidedProbesWithOwnTextAndTheLastRow) {
 
 TEST(LinkPolicyTest, TheProbesLayersFollowTheModel) {
   for (const auto& [layers, first, last] : {std::tuple{1u, 0u, 0u},
-                                            {2u, 0u, 0u},
-                                            {3u, 0u, 0u},
-                                            {4u, 1u, 1u},
-                                            {8u, 2u, 3u},
-                                            {24u, 6u, 11u},
-                                            {30u, 7u, 14u}}) {
+                                            {2u, 0u, 1u},
+                                            {3u, 1u, 2u},
+                                            {4u, 1u, 3u},
+                                            {8u, 2u, 6u},
+                                            {24u, 8u, 18u},
+                                            {30u, 10u, 22u}}) {
     const LayerRange range = ProbeLayers({}, layers);
     EXPECT_EQ(range.first, first) << layers;
     EXPECT_EQ(range.last, last) << layers;
@@ -183,7 +185,7 @@ TEST(LinkPolicyTest, TheProbesLayersFollowTheModel) {
   }
 }
 
-TEST(LinkPolicyTest, QueryGuidedPicksTheMostReadRowsOfEachChunk) {
+TEST(LinkPolicyTest, QueryGuidedPicksTheMostReadRowsOfAllChunks) {
   const auto pieces = Pieces();
   const PromptView prompt(pieces);
   std::vector<double> scores(45, 0.0);
@@ -192,23 +194,47 @@ TEST(LinkPolicyTest, QueryGuidedPicksTheMostReadRowsOfEachChunk) {
   scores[20] = 5;
   scores[33] = 4;
   scores[39] = 1;
-  EXPECT_EQ(LinkPolicy::Make(QueryGuided(2))->Pick(prompt, scores), (Rows{20, 33, 36, 39}));
-  EXPECT_EQ(LinkPolicy::Make(QueryGuided(3))->Pick(prompt, scores), (Rows{14, 20, 33, 36, 37, 39}));
-  // A chunk shorter than the budget is recomputed whole.
+  const auto pick = [&](uint32_t budget, const ProbeOptions& probe) {
+    return LinkPolicy::Make(QueryGuided(budget, probe))->Pick(prompt, scores);
+  };
   Rows both = Range(14, 34);
   for (const uint32_t row : Range(36, 40)) both.push_back(row);
-  EXPECT_EQ(LinkPolicy::Make(QueryGuided(100))->Pick(prompt, scores), both);
-  EXPECT_EQ(PlanRows(pieces, QueryGuided(16), 0).final_recomputed, 20u);
-  // First rows come out of the same budget.
-  EXPECT_EQ(LinkPolicy::Make(QueryGuided(3, {.first_rows = 2}))->Pick(prompt, scores),
+  // One budget for the two chunks.
+  const ProbeOptions plain{.fading_rows = 0};
+  EXPECT_EQ(pick(1, plain), (Rows{20, 33}));
+  EXPECT_EQ(pick(2, plain), (Rows{14, 20, 33, 39}));
+  EXPECT_EQ(pick(11, plain).size(), 22u);
+  EXPECT_EQ(pick(12, plain), both);
+  EXPECT_EQ(pick(2, {.first_rows = 1, .fading_rows = 0}), (Rows{14, 20, 33, 36}));
+  EXPECT_EQ(PlanRows(pieces, QueryGuided(16), 0).final_recomputed, 24u);
+  EXPECT_EQ(PlanRows(pieces, QueryGuided(5), 0).final_recomputed, 10u);
+  // A budget of each.
+  const ProbeOptions each{.fading_rows = 0, .shared_budget = false};
+  EXPECT_EQ(pick(2, each), (Rows{20, 33, 36, 39}));
+  EXPECT_EQ(pick(3, each), (Rows{14, 20, 33, 36, 37, 39}));
+  EXPECT_EQ(pick(100, each), both);  // a chunk shorter than the budget is recomputed whole
+  EXPECT_EQ(PlanRows(pieces, QueryGuided(16, each), 0).final_recomputed, 20u);
+  EXPECT_EQ(pick(3, {.first_rows = 2, .fading_rows = 0, .shared_budget = false}),
             (Rows{14, 15, 20, 36, 37, 39}));
-  EXPECT_EQ(LinkPolicy::Make(QueryGuided(2, {.first_rows = 9}))->Pick(prompt, scores),
-            (Rows{14, 15, 36, 37}));
-  // One budget for all chunks.
-  EXPECT_EQ(LinkPolicy::Make(QueryGuided(1, {.shared_budget = true}))->Pick(prompt, scores), (Rows{20, 33}));
-  EXPECT_EQ(LinkPolicy::Make(QueryGuided(20, {.shared_budget = true}))->Pick(prompt, scores), both);
-  EXPECT_EQ(LinkPolicy::Make(QueryGuided(2, {.first_rows = 1, .shared_budget = true}))->Pick(prompt, scores),
-            (Rows{14, 20, 33, 36}));
+  EXPECT_EQ(pick(2, {.first_rows = 9, .fading_rows = 0, .shared_budget = false}), (Rows{14, 15, 36, 37}));
+}
+
+TEST(LinkPolicyTest, QueryGuidedTrustsRowsTheLessTheNearerTheyAreToTheirChunksStart) {
+  const auto pieces = Pieces();
+  const PromptView prompt(pieces);
+  std::vector<double> scores(45, 0.0);
+  // Of the chunk at row 14: rows 0 and 15; with 5 rows of fading the latter weighs half as much.
+  scores[14] = 1.0;
+  scores[29] = 1.9;
+  const auto pick = [&](uint32_t fading_rows, double far) {
+    scores[29] = far;
+    return LinkPolicy::Make(
+               QueryGuided(1, {.first_rows = 0, .fading_rows = fading_rows, .shared_budget = false}))
+        ->Pick(prompt, scores)[0];
+  };
+  EXPECT_EQ(pick(5, 1.9), 14u);
+  EXPECT_EQ(pick(5, 2.1), 29u);
+  EXPECT_EQ(pick(0, 1.9), 29u);
 }
 
 TEST(LinkPolicyTest, WithoutChunksToRepairThereIsNoPhaseBeforeTheLink) {

@@ -1,6 +1,7 @@
 // query-guided: the request's own text runs through the first layers over stored keys and values; of each
 // chunk the rows that it attends to most are computed.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "services/engine/link_policy.h"
@@ -34,10 +35,11 @@ class QueryGuidedPolicy final : public LinkPolicy {
     ScoutPhase scout;
     scout.measure = ScoutPhase::Measure::kAttentionMass;
     scout.rows = prompt.OwnRows();
-    scout.exact_first_layer = true;
     if (options_.query_rows > 0 && options_.query_rows < scout.rows.size()) {
       scout.rows.erase(scout.rows.begin(), scout.rows.end() - options_.query_rows);
-      scout.exact_first_layer = false;  // rows that they would see are missing
+    }
+    if (options_.asking_rows > 0 && options_.asking_rows < scout.rows.size()) {
+      scout.first_asking = scout.rows[scout.rows.size() - options_.asking_rows];
     }
     const LayerRange range = ProbeLayers(options_, layers);
     scout.first_measured = range.first;
@@ -47,7 +49,8 @@ class QueryGuidedPolicy final : public LinkPolicy {
     return scout;
   }
 
-  std::vector<uint32_t> Pick(const PromptView& prompt, std::span<const double> scores) const override {
+  std::vector<uint32_t> Pick(const PromptView& prompt, std::span<const double> measured) const override {
+    const std::vector<double> scores = Weighted(prompt, measured);
     std::vector<uint32_t> picked;
     std::vector<uint32_t> rest;  // of all chunks, under a shared budget
     for (const CoveredRun& run : prompt.covered) {
@@ -72,6 +75,19 @@ class QueryGuidedPolicy final : public LinkPolicy {
   }
 
  private:
+  // What was measured, times how stale a row is likely to be: the further into its chunk, the more of what it
+  // read was there when it was compiled alone.
+  std::vector<double> Weighted(const PromptView& prompt, std::span<const double> measured) const {
+    std::vector<double> scores(measured.begin(), measured.end());
+    if (options_.fading_rows == 0) return scores;
+    for (const CoveredRun& run : prompt.covered) {
+      for (uint32_t row = 0; row < run.rows; ++row) {
+        scores[run.begin + row] /= std::sqrt(1.0 + static_cast<double>(row) / options_.fading_rows);
+      }
+    }
+    return scores;
+  }
+
   static void Append(const std::vector<uint32_t>& rows, std::vector<uint32_t>* to) {
     to->insert(to->end(), rows.begin(), rows.end());
   }
@@ -97,8 +113,7 @@ LayerRange ProbeLayers(const ProbeOptions& options, uint32_t layers) {
   if (options.first_layer != ProbeOptions::kByModel) {
     return {std::min(options.first_layer, options.last_layer), options.last_layer};
   }
-  const uint32_t first = layers / 4;
-  return {first, std::max(first + 1, layers / 2) - 1};
+  return {layers / 3, std::max(layers / 3, std::min(layers - 1, 3 * layers / 4))};
 }
 
 std::unique_ptr<const LinkPolicy> MakeQueryGuidedPolicy(const LinkStrategy& strategy) {

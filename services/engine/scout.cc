@@ -14,9 +14,7 @@ using Measure = ScoutPhase::Measure;
 
 // Behind layer 0 a row of the scout is what it is in the link: keys and values of layer 0 depend on nothing
 // but a row's own token, whoever computed them.
-uint32_t ResumeLayerOf(const ScoutPhase& phase) {
-  return phase.exact_first_layer && phase.last_layer > 0 ? 1 : 0;
-}
+uint32_t ResumeLayerOf(const ScoutPhase& phase) { return phase.keeps && phase.last_layer > 0 ? 1 : 0; }
 
 size_t SumsOf(const ScoutPhase& phase, uint32_t prompt_rows, const ModelConfig& config) {
   switch (phase.measure) {
@@ -108,6 +106,13 @@ void Scout::OnQueries(uint32_t layer, const SegmentAttentionArgs& args, ThreadPo
   if (phase_.measure == Measure::kAttentionMass) {
     AttentionMassArgs mass;
     mass.attention = args;
+    const auto skipped = static_cast<size_t>(
+        std::lower_bound(args.q_positions, args.q_positions + args.rows, phase_.first_asking) -
+        args.q_positions);
+    if (skipped == args.rows) return;
+    mass.attention.q += skipped * args.q_stride;
+    mass.attention.q_positions += skipped;
+    mass.attention.rows -= skipped;
     mass.mass = sums_.data() + MassOffset(layer, 0);
     mass.mass_stride = prompt_rows_;
     finite_ = AttentionMass(mass, pool) && finite_;
@@ -176,10 +181,10 @@ void Scout::AddMassOf(const SharedSegment& segment, uint32_t layer, std::vector<
       auto mass = static_cast<double>(sums_[MassOffset(layer, head) + segment.position + row]);
       if (phase_.value_norm) mass *= std::sqrt(double{squares[size_t{head / group} * segment.rows + row]});
       sum += mass;
-      // Not std::max, which would drop a NaN.
-      if (!(mass <= highest)) highest = mass;
+      highest = std::max(highest, mass);
     }
-    (*scores)[segment.position + row] += phase_.max_of_heads ? highest : sum;
+    // std::max drops a NaN, a sum does not.
+    (*scores)[segment.position + row] += phase_.max_of_heads && std::isfinite(sum) ? highest : sum;
   }
 }
 

@@ -197,6 +197,8 @@ bool SetOption(std::string_view key, std::string_view value, ProbeOptions* probe
   if (key == "layers") return SetLayers(value, probe);
   if (key == "first") return count(&probe->first_rows);
   if (key == "rows") return count(&probe->query_rows);
+  if (key == "ask") return count(&probe->asking_rows);
+  if (key == "fade") return count(&probe->fading_rows);
   if (key == "heads") return choice("mean", "max", &probe->max_of_heads);
   if (key == "norm") return choice("0", "1", &probe->value_norm);
   if (key == "scope") return choice("chunk", "all", &probe->shared_budget);
@@ -213,10 +215,11 @@ absl::Status SetOptions(std::string_view options, ProbeOptions* probe) {
     const std::string mark = std::string(key) + ",";
     if (equals == std::string_view::npos || seen.find("," + mark) != std::string::npos ||
         !SetOption(key, option.substr(equals + 1), probe)) {
-      return Invalid("bad option '" + std::string(option.substr(0, 64)) +
-                         "' of query-guided: use layers=A-B, first=N, rows=N, heads=mean|max, norm=0|1, "
-                         "scope=chunk|all, each once",
-                     kStrategyParam);
+      return Invalid(
+          "bad option '" + std::string(option.substr(0, 64)) +
+              "' of query-guided: use layers=A-B, first=N, rows=N, ask=N, fade=N, heads=mean|max, norm=0|1, "
+              "scope=chunk|all, each once",
+          kStrategyParam);
     }
     seen += mark;
     if (end == std::string_view::npos) return absl::OkStatus();
@@ -224,17 +227,24 @@ absl::Status SetOptions(std::string_view options, ProbeOptions* probe) {
   }
 }
 
+// Those that are not as usual.
 std::string PrintOptions(const ProbeOptions& probe) {
   std::string out;
   const auto add = [&out](const std::string& option) { out += (out.empty() ? ":" : ",") + option; };
   if (probe.first_layer != ProbeOptions::kByModel) {
     add("layers=" + std::to_string(probe.first_layer) + "-" + std::to_string(probe.last_layer));
   }
-  if (probe.first_rows > 0) add("first=" + std::to_string(probe.first_rows));
-  if (probe.query_rows > 0) add("rows=" + std::to_string(probe.query_rows));
-  if (probe.max_of_heads) add("heads=max");
-  if (probe.value_norm) add("norm=1");
-  if (probe.shared_budget) add("scope=all");
+  const ProbeOptions usual;
+  const auto count = [&](const char* key, uint32_t value, uint32_t usual_value) {
+    if (value != usual_value) add(key + std::to_string(value));
+  };
+  count("first=", probe.first_rows, usual.first_rows);
+  count("rows=", probe.query_rows, usual.query_rows);
+  count("ask=", probe.asking_rows, usual.asking_rows);
+  count("fade=", probe.fading_rows, usual.fading_rows);
+  if (probe.max_of_heads != usual.max_of_heads) add(probe.max_of_heads ? "heads=max" : "heads=mean");
+  if (probe.value_norm != usual.value_norm) add(probe.value_norm ? "norm=1" : "norm=0");
+  if (probe.shared_budget != usual.shared_budget) add(probe.shared_budget ? "scope=all" : "scope=chunk");
   return out;
 }
 

@@ -33,14 +33,16 @@ enum class BlendPick : uint8_t {
 // (ParseEvaluationStrategy).
 struct ProbeOptions {
   static constexpr uint32_t kByModel = UINT32_MAX;
-  // Layers whose attention counts, both included. kByModel: L/4 .. L/2 - 1 (at least one) of L layers.
+  // Layers whose attention counts, both included. kByModel: L/3 .. 3L/4 of L layers.
   uint32_t first_layer = kByModel;
   uint32_t last_layer = kByModel;
-  uint32_t first_rows = 0;     // rows at each chunk's start that the budget takes before any other
-  uint32_t query_rows = 0;     // only the last so many rows of own text ask; 0: all of them
-  bool max_of_heads = false;   // the strongest head counts, not the mean of heads
-  bool value_norm = false;     // attention is weighted by the length of the value that it reads
-  bool shared_budget = false;  // budget * chunks rows over all chunks, not budget rows of each
+  uint32_t query_rows = 32;   // only the last so many rows of own text run in the probe; 0: all of them
+  uint32_t asking_rows = 0;   // only the attention of the last so many of those counts; 0: of all
+  uint32_t first_rows = 0;    // rows at each chunk's start that the budget takes before any other
+  uint32_t fading_rows = 16;  // row i of a chunk weighs 1 / sqrt(1 + i / fading_rows); 0: all weigh the same
+  bool max_of_heads = true;   // the strongest head of each layer counts, not the sum of heads
+  bool value_norm = false;    // attention is weighted by the length of the value that it reads
+  bool shared_budget = true;  // budget * chunks rows over all chunks, not budget rows of each
   bool operator==(const ProbeOptions&) const = default;
 };
 
@@ -55,7 +57,8 @@ struct LinkStrategy {
   // kCacheBlend: the share of rows that is recomputed, in millionths (shares of rows are whole numbers then).
   uint32_t ratio_ppm = 150'000;
   BlendPick pick = BlendPick::kValues;
-  // kQueryGuided: rows recomputed of each chunk that is not exact in place.
+  // kQueryGuided: times the number of chunks that are not exact in place: rows recomputed in all of them
+  // together.
   uint32_t budget = 16;
   ProbeOptions probe;
 
@@ -87,8 +90,8 @@ struct StrategyFields {
 absl::StatusOr<LinkStrategy> ParseStrategy(std::string_view name, const StrategyFields& fields = {});
 
 // As ParseStrategy, and query-guided may have options behind a colon, separated by ',' or '+', each once:
-//   layers=A-B  first=N  rows=N  heads=mean|max  norm=0|1  scope=chunk|all
-// e.g. "query-guided-16:layers=15-22,first=4". For measurements: no door accepts them.
+//   layers=A-B  first=N  rows=N  ask=N  fade=N  heads=mean|max  norm=0|1  scope=chunk|all
+// e.g. "query-guided-16:layers=15-22,first=4,heads=mean". For measurements: no door accepts them.
 absl::StatusOr<LinkStrategy> ParseEvaluationStrategy(std::string_view name,
                                                      const StrategyFields& fields = {});
 

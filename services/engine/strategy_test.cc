@@ -162,14 +162,17 @@ TEST(StrategyTest, MeasurementsSetTheOptionsOfTheProbe) {
   const std::pair<std::string_view, ProbeOptions> cases[] = {
       {"query-guided-16", {}},
       {"query-guided-16:layers=15-22,first=4", {.first_layer = 15, .last_layer = 22, .first_rows = 4}},
-      {"query-guided-16:layers=0-0,first=3,rows=12,heads=max,norm=1,scope=all",
+      {"query-guided-16:layers=0-0,first=3,rows=12,ask=4,fade=8,heads=mean,norm=1,scope=chunk",
        {.first_layer = 0,
         .last_layer = 0,
-        .first_rows = 3,
         .query_rows = 12,
-        .max_of_heads = true,
+        .asking_rows = 4,
+        .first_rows = 3,
+        .fading_rows = 8,
+        .max_of_heads = false,
         .value_norm = true,
-        .shared_budget = true}},
+        .shared_budget = false}},
+      {"query-guided-16:rows=0,fade=0", {.query_rows = 0, .fading_rows = 0}},
   };
   for (const auto& [name, options] : cases) {
     ASSERT_OK_AND_ASSIGN(const LinkStrategy strategy, ParseEvaluationStrategy(name));
@@ -177,7 +180,7 @@ TEST(StrategyTest, MeasurementsSetTheOptionsOfTheProbe) {
     EXPECT_EQ(strategy.Name(), name);
   }
   ASSERT_OK_AND_ASSIGN(const LinkStrategy plus,
-                       ParseEvaluationStrategy("query-guided:heads=mean+first=2+norm=0"));
+                       ParseEvaluationStrategy("query-guided:heads=max+first=2+norm=0"));
   EXPECT_EQ(plus, QueryGuided(16, {.first_rows = 2}));
   // Everything of the API is understood here too.
   EXPECT_OK(ParseEvaluationStrategy("cacheblend-0.15:paper"));
