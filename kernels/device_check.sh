@@ -49,12 +49,12 @@ for arch in ${archs//,/ }; do generate+=(-gencode "arch=compute_${arch#sm_},code
 # For devices newer than these, the driver compiles the last one's PTX.
 generate+=(-gencode "arch=compute_${arch#sm_},code=compute_${arch#sm_}")
 
-ops=(kv_write rms_norm row_copy row_selection sampling segment_attention swiglu)
+ops=(kv_write rms_norm row_copy row_selection sampling segment_attention swiglu value_distance)
 device=(kernels/simt/device_memory_cuda.cu kernels/device_check/device.cu)
 host=(kernels/device_check/main.cc kernels/device_check/benches.cc kernels/rope/rope.cc kernels/api/thread_pool.cc
   kernels/segment_attention/segment_attention_cuda_fixture.cc kernels/segment_attention/segment_attention_plan.cc
   kernels/segment_attention/segment_attention_ref.cc kernels/kv_write/kv_write_ref.cc kernels/rms_norm/rms_norm_ref.cc
-  kernels/swiglu/swiglu_ref.cc kernels/row_selection/row_selection.cc)
+  kernels/swiglu/swiglu_ref.cc kernels/value_distance/value_distance_ref.cc kernels/row_selection/row_selection.cc)
 for op in "${ops[@]}"; do
   device+=("kernels/$op/${op}_cuda.cu")
   host+=("kernels/$op/${op}_cuda_sweep.cc")

@@ -11,6 +11,7 @@
 #include "kernels/simt/device_memory.h"
 #include "kernels/simt/sweep.h"
 #include "kernels/swiglu/swiglu_cuda.h"
+#include "kernels/value_distance/value_distance_cuda.h"
 
 namespace epic {
 namespace {
@@ -167,7 +168,7 @@ void BenchKeysAndValues(Benches* benches) {
   constexpr uint32_t kHeads = 8, kDim = 128, kHalf = kDim / 2;
   constexpr double kElements = static_cast<double>(kRows) * kHeads * kDim;
   const simt::DeviceArray<float> k(kRows * kHeads * kDim, 0.5f), v(kRows * kHeads * kDim, 0.25f);
-  const simt::DeviceArray<float> table(kRows * kHalf, 0.7f), distances(kRows, 0.0f);
+  const simt::DeviceArray<float> table(kRows * kHalf, 0.7f), distances(kHeads * kRows, 0.0f);
   const simt::DeviceArray<uint32_t> positions(PositionRange(0, kRows));
   const simt::DeviceArray<Bf16> out_k(kRows * kHeads * kDim, Bf16{0}), out_v(kRows * kHeads * kDim, Bf16{0});
   KvWriteCudaArgs write;
@@ -182,16 +183,16 @@ void BenchKeysAndValues(Benches* benches) {
   write.target = {out_k.data(), out_v.data(), kRows * kDim};
   benches->Add("rotary and KV write, 32768 rows of 8 x 128", kElements * 2 * (sizeof(float) + sizeof(Bf16)),
                false, [&] { return KvWriteCuda(write, nullptr); });
-  const ValueDistanceArgs distance = {.fresh = v.data(),
-                                      .fresh_stride = size_t{kHeads} * kDim,
-                                      .rows = kRows,
-                                      .kv_heads = kHeads,
-                                      .head_dim = kDim,
-                                      .stored = out_v.data(),
-                                      .head_stride = kRows * kDim,
-                                      .out = distances.data()};
-  benches->Add("V distance, 32768 rows of 8 x 128", kElements * (sizeof(float) + sizeof(Bf16)), false,
-               [&] { return ValueDistanceCuda(distance, nullptr); });
+  const SquaredDistanceArgs distance = {.a = {out_k.data(), kRows * kDim},
+                                        .b = {out_v.data(), kRows * kDim},
+                                        .dtype = DType::kBf16,
+                                        .rows = kRows,
+                                        .kv_heads = kHeads,
+                                        .head_dim = kDim,
+                                        .out = distances.data(),
+                                        .out_stride = kRows};
+  benches->Add("V distance, 32768 rows of 8 x 128", kElements * 2 * sizeof(Bf16), false,
+               [&] { return SquaredDistanceCuda(distance, nullptr); });
 }
 
 void BenchPicks(Benches* benches) {

@@ -16,6 +16,7 @@
 #include "kernels/sampling/sampling_cuda_sweep.h"
 #include "kernels/segment_attention/segment_attention_cuda_sweep.h"
 #include "kernels/swiglu/swiglu_cuda_sweep.h"
+#include "kernels/value_distance/value_distance_cuda_sweep.h"
 
 namespace epic {
 namespace {
@@ -35,6 +36,7 @@ constexpr Sweep kSweeps[] = {{"link attention", SweepLinkAttention},
                              {"RMS norm", SweepRmsNorm},
                              {"SwiGLU", SweepSwiGlu},
                              {"row selection", SweepRowSelection},
+                             {"value distance", SweepValueDistance},
                              {"sampling", SweepSampling}};
 
 struct SweepResult {

@@ -5,20 +5,6 @@
 
 namespace epic {
 
-void ValueDistanceReference(const ValueDistanceArgs& args) {
-  for (size_t r = 0; r < args.rows; ++r) {
-    double sum = 0;
-    for (size_t g = 0; g < args.kv_heads; ++g) {
-      for (size_t d = 0; d < args.head_dim; ++d) {
-        const double fresh = args.fresh[r * args.fresh_stride + g * args.head_dim + d];
-        const double stored = ToF32(args.stored[g * args.head_stride + r * args.head_dim + d]);
-        sum += (fresh - stored) * (fresh - stored);
-      }
-    }
-    args.out[r] = static_cast<float>(sum);
-  }
-}
-
 std::vector<uint32_t> SelectRowsReference(std::span<const float> values, std::span<const uint8_t> eligible,
                                           const SelectGroup& group) {
   std::vector<uint32_t> rows;

@@ -5,30 +5,9 @@
 namespace epic {
 namespace {
 
-constexpr uint32_t kDistanceThreads = 128;
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kWarps = kThreads / simt::kWarp;
 constexpr uint32_t kBins = 256;  // a digit of 8 bits
-
-// A warp for each row.
-EPIC_KERNEL void EPIC_LAUNCH_BOUNDS(kDistanceThreads)
-    Distance(const EPIC_GRID_CONSTANT ValueDistanceArgs args) {
-  const size_t row = size_t{simt::BlockIndex().x} * (kDistanceThreads / simt::kWarp) + simt::WarpIndex();
-  if (row >= args.rows) return;  // the whole warp
-  float sum = 0;
-  for (size_t head = 0; head < args.kv_heads; ++head) {
-    const float* fresh = args.fresh + row * args.fresh_stride + head * args.head_dim;
-    const Bf16* stored = args.stored + head * args.head_stride + row * args.head_dim;
-    for (uint32_t d = simt::Lane(); d < args.head_dim; d += simt::kWarp) {
-      const float difference = simt::Add(fresh[d], -simt::BitsToFloat(uint32_t{stored[d]} << 16));
-      sum = simt::Fma(difference, difference, sum);
-    }
-  }
-  EPIC_UNROLL
-  for (uint32_t mask = simt::kWarp / 2; mask > 0; mask /= 2)
-    sum = simt::Add(sum, simt::ShuffleXor(sum, mask));
-  if (simt::Lane() == 0) args.out[row] = sum;
-}
 
 // Ascends with the value; NaN is highest.
 EPIC_DEVICE uint32_t KeyOf(float value) {
@@ -122,17 +101,6 @@ EPIC_KERNEL void EPIC_LAUNCH_BOUNDS(kThreads) Select(const EPIC_GRID_CONSTANT Se
 }
 
 }  // namespace
-
-GpuStatus ValueDistanceCuda(const ValueDistanceArgs& args, GpuStream stream) {
-  if (args.fresh_stride < size_t{args.kv_heads} * args.head_dim) {
-    return {GpuCode::kInvalid, "fresh_stride is less than kv_heads * head_dim"};
-  }
-  if (args.rows == 0) return {};
-  constexpr uint32_t kRowsOfBlock = kDistanceThreads / simt::kWarp;
-  const size_t blocks = (args.rows + kRowsOfBlock - 1) / kRowsOfBlock;
-  if (blocks > 0x7fffffffu) return {GpuCode::kInvalid, "too many rows for one launch"};
-  return simt::Launch(Distance, {static_cast<uint32_t>(blocks)}, kDistanceThreads, 0, stream, args);
-}
 
 GpuStatus SelectRowsCuda(const SelectRowsArgs& args, GpuStream stream) {
   if (args.group_count == 0) return {};

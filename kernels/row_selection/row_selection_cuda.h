@@ -1,5 +1,5 @@
-// Picking rows on a GPU: row_selection.h says what. Sums have one order, and picking is exact: the same bytes
-// in every call.
+// Picking rows on a GPU: row_selection.h says what. It is exact: the same rows in every call. Owns nothing;
+// any thread that may use the stream.
 #ifndef EPIC_KERNELS_ROW_SELECTION_ROW_SELECTION_CUDA_H_
 #define EPIC_KERNELS_ROW_SELECTION_ROW_SELECTION_CUDA_H_
 
@@ -10,9 +10,6 @@
 #include "kernels/row_selection/row_selection.h"
 
 namespace epic {
-
-// Pointers in `args` are device memory. rows == 0 is a no-op. Errors: kInvalid, kDevice.
-GpuStatus ValueDistanceCuda(const ValueDistanceArgs& args, GpuStream stream);
 
 // Pointers are device memory.
 struct SelectRowsArgs {

@@ -13,48 +13,6 @@ namespace {
 
 constexpr uint32_t kUntouched = 0xabcdef01u;
 
-void SweepDistance(size_t rows, uint32_t kv_heads, uint32_t head_dim, Rng* rng, simt::SweepReport* report) {
-  const std::string what =
-      std::to_string(rows) + " rows of " + std::to_string(kv_heads) + " heads of " + std::to_string(head_dim);
-  const size_t width = size_t{kv_heads} * head_dim, stride = width + 3, head_stride = (rows + 2) * head_dim;
-  const std::vector<float> fresh = simt::RandomFloats(rows * stride, rng);
-  std::vector<Bf16> stored(kv_heads * head_stride);
-  for (Bf16& value : stored) value = ToBf16(static_cast<float>(rng->Gaussian()));
-  std::vector<float> expected(rows);
-  ValueDistanceArgs args = {.fresh = fresh.data(),
-                            .fresh_stride = stride,
-                            .rows = rows,
-                            .kv_heads = kv_heads,
-                            .head_dim = head_dim,
-                            .stored = stored.data(),
-                            .head_stride = head_stride,
-                            .out = expected.data()};
-  ValueDistanceReference(args);
-  const simt::DeviceArray<float> device_fresh(fresh), out(rows, -1.0f);
-  const simt::DeviceArray<Bf16> device_stored(stored);
-  args.fresh = device_fresh.data();
-  args.stored = device_stored.data();
-  args.out = out.data();
-  if (!report->ExpectOk(ValueDistanceCuda(args, nullptr), what) ||
-      !report->ExpectOk(simt::SynchronizeDevice(), what))
-    return;
-  const std::vector<float> all = out.Download();
-  // A sum of positive terms of a lane, then five additions: each term has two roundings.
-  const double relative = (static_cast<double>(width) / 32 + kv_heads + 8) * 0x1.0p-24;
-  report->ExpectNear(
-      all, expected, [&](size_t i) { return relative * expected[i]; }, what);
-  for (size_t row = 0; row < rows; row += 7) {
-    ValueDistanceArgs alone = args;
-    alone.fresh += row * stride;
-    alone.stored += row * head_dim;
-    alone.rows = 1;
-    if (!report->ExpectOk(ValueDistanceCuda(alone, nullptr), what)) return;
-    if (!report->ExpectOk(simt::SynchronizeDevice(), what)) return;
-    report->ExpectSameBytes<float>(std::vector<float>{out.Download()[0]}, std::vector<float>{all[row]},
-                                   what + " alone");
-  }
-}
-
 void ExpectSelection(const std::vector<float>& values, const std::vector<uint8_t>& eligible,
                      std::vector<SelectGroup> groups, const std::string& what, simt::SweepReport* report) {
   uint32_t room = 0;
@@ -89,9 +47,6 @@ void ExpectSelection(const std::vector<float>& values, const std::vector<uint8_t
 
 void SweepRowSelection(simt::SweepReport* report) {
   Rng rng(81);
-  for (const size_t rows : {0u, 1u, 3u, 4u, 5u, 30u}) {
-    for (const uint32_t head_dim : {1u, 31u, 32u, 64u, 80u}) SweepDistance(rows, 3, head_dim, &rng, report);
-  }
   for (const uint32_t count : {1u, 2u, 255u, 256u, 257u, 700u}) {
     for (const bool has_equals : {false, true}) {
       std::vector<float> values = simt::RandomFloats(count, &rng);
