@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Prefill and decode rates of EPIC's engine beside llama.cpp's, on one model file, measured in turn in one run.
 
-llama.cpp runs at the best of its settings that run here: found first, for each test, or given by --llama-options.
+llama.cpp runs at the best of its settings that run here: found first, for each test, or given by --llama-options; of
+several that are given each runs in every round, and the one with the highest median counts.
 With --llama-quantize it also runs the same weights in other formats, made from the file.
 
   compare_llama_cpp.py --llama-bench PATH --epic build/release/bin/epic_engine_rates_bench --model FILE
@@ -28,7 +29,8 @@ def parse_arguments():
     parser.add_argument("--llama-bench", required=True, help="llama.cpp's llama-bench")
     parser.add_argument("--llama-quantize", help="llama.cpp's llama-quantize: also compare with other formats")
     parser.add_argument("--formats", default="Q8_0,F16,BF16", help="which (default %(default)s)")
-    parser.add_argument("--llama-options", help="settings of llama-bench, in place of a search for the best")
+    parser.add_argument("--llama-options", action="append",
+                        help="settings of llama-bench, in place of a search for the best; may be repeated")
     parser.add_argument("--settings", help="a report of an earlier run: take the settings that it found")
     parser.add_argument("--llama-version", default="", help="what to report where llama-bench does not know")
     parser.add_argument("--epic", required=True, help="epic_engine_rates_bench")
@@ -70,14 +72,18 @@ class Llama:
             self.version = f"build {record.get('build_number')} ({record.get('build_commit')})"
         return rate
 
-    def tune(self, name, test):
-        """The fastest settings for a test."""
+    def candidates(self, name, test):
+        """The settings to compare with."""
         if self.options.llama_options is not None:
-            return self.options.llama_options.split()
+            return self.options.llama_options
         if self.options.settings:
             known = json.loads(pathlib.Path(self.options.settings).read_text())["settings"]
             if f"{test} {name}" in known:
-                return known[f"{test} {name}"].split()
+                return [known[f"{test} {name}"]]
+        return [self.tune(test)]
+
+    def tune(self, test):
+        """The fastest settings for a test."""
         chosen = []
         for flag, values in SETTINGS:
             found = {value: self.rate(test, [*chosen, flag, value], warm_up=False) for value in values}
@@ -85,7 +91,7 @@ class Llama:
             if best is not None:
                 chosen += [flag, best]
             print(f"  {test}: {' '.join(chosen)}  of {flag} {found}", file=sys.stderr)
-        return chosen
+        return " ".join(chosen)
 
 
 class Epic:
@@ -131,36 +137,40 @@ def cpu_model():
 
 
 def measure(options, epic, llamas, tests):
-    """Rounds of everything in turn: {(test, format): rates}, ours under the format None."""
-    settings = {(test, name): llama.tune(name, test) for name, llama in llamas.items() for test in tests}
-    measured = {}
+    """Rounds of everything in turn: ours by test, llama.cpp's by test and format: {settings: rates}."""
+    settings = {(test, name): llama.candidates(name, test) for name, llama in llamas.items() for test in tests}
+    ours = {test: [] for test in tests}
+    theirs = {key: {setting: [] for setting in candidates} for key, candidates in settings.items()}
     for test in tests if not options.tune_only else []:
         epic.rate(test)  # a warm-up; llama-bench makes its own
         for _ in range(options.repeats):
-            measured.setdefault((test, None), []).append(epic.rate(test))
+            ours[test].append(epic.rate(test))
             for name, llama in llamas.items():
-                rate = llama.rate(test, settings[test, name])
-                if rate is not None:
-                    measured.setdefault((test, name), []).append(rate)
-    return settings, measured
+                for setting, found in theirs[test, name].items():
+                    rate = llama.rate(test, setting.split())
+                    if rate is not None:
+                        found.append(rate)
+    return ours, theirs
 
 
-def report(options, epic, llamas, tests, settings, measured):
+def report(options, epic, llamas, ours, theirs):
     rows = []
-    for test in tests:
-        for name in llamas:
-            theirs = measured.get((test, name), [])
-            if len(theirs) != options.repeats:
-                continue
-            row = {"test": test, "format": name, "llama_options": " ".join(settings[test, name]),
-                   "bar": rates.bar_of(test, epic.about["isa"], name),
-                   **rates.compare(measured[test, None], theirs)}
+    settings = {}
+    for (test, name), found in theirs.items():
+        whole = {setting: values for setting, values in found.items() if len(values) == options.repeats}
+        best = rates.best_of({setting: rates.spread(values)["median"] for setting, values in whole.items()})
+        settings[f"{test} {name}"] = best if best is not None else next(iter(found))
+        if best is not None:
+            row = {"test": test, "format": name, "llama_options": best,
+                   "others": {setting: rates.spread(values) for setting, values in whole.items() if setting != best},
+                   "bar": rates.bar_of(test, epic.about["isa"], name), **rates.compare(ours[test], whole[best])}
             row["met"] = row["bar"] is None or row["ratio"]["median"] >= row["bar"]
             rows.append(row)
+    rows.sort(key=lambda row: (list(ours).index(row["test"]), row["format"] != "same file"))
     return {"cpu": cpu_model(), "isa": epic.about["isa"], "threads": options.threads, "repeats": options.repeats,
             "model": epic.about["model"], "epic": epic.about, "llama_cpp": llamas["same file"].version,
             "not_run": {name: llama.failures for name, llama in llamas.items() if llama.failures},
-            "settings": {f"{test} {name}": " ".join(value) for (test, name), value in settings.items()},
+            "settings": settings,
             "results": rows}
 
 
@@ -172,9 +182,9 @@ def main():
         for name, path in other_formats(options, folder).items():
             llamas[name] = Llama(options, path)
         epic = Epic(options)
-        settings, measured = measure(options, epic, llamas, tests)
+        ours, theirs = measure(options, epic, llamas, tests)
         epic.close()
-    found = report(options, epic, llamas, tests, settings, measured)
+    found = report(options, epic, llamas, ours, theirs)
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps(found, indent=1) + "\n")
     print(f"{found['cpu']}, {found['isa']}, {found['threads']} threads, {found['model']}, "

@@ -148,6 +148,15 @@ class WholeRunTest(unittest.TestCase):
         _, report = self.compare("--llama-options=-fa on --repack 0", "--tests=prefill:512")
         self.assertEqual(report["results"][0]["theirs"]["median"], 70.0)
 
+    def test_of_several_given_settings_the_fastest_counts(self):
+        _, report = self.compare("--llama-options=-fa off", "--llama-options=-fa on", "--llama-options=--repack 0",
+                                 "--tests=prefill:512")
+        row = report["results"][0]
+        self.assertEqual(row["llama_options"], "-fa on")
+        self.assertEqual(row["theirs"]["median"], 120.0)
+        self.assertEqual({key: value["median"] for key, value in row["others"].items()},
+                         {"-fa off": 100.0, "--repack 0": 50.0})
+
     def test_settings_of_an_earlier_run_are_taken_for_its_tests(self):
         known = self.path / "known.json"
         known.write_text(json.dumps({"settings": {"prefill:512 same file": "-fa on -ub 64"}}))
