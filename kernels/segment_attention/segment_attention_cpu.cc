@@ -1,10 +1,10 @@
 // Attention by Highway, in f32 throughout: keys and values of either type are widened, exactly, tile by tile.
 //
 // A task is one kv head and a tile of query rows; the heads that share the kv head are folded into its rows
-// (row = query * group + head). Keys of a segment are taken in tiles of 128 in order, so where a row's
-// maximum and sums are corrected depends on the segment only. A row takes part in a tile only when it sees a
-// key of it, and keys that it does not see weigh exactly zero: nothing else in the call changes its bytes.
-// The last step adds +0, which makes every zero positive.
+// (row = query * group + head). Keys of a segment are taken in tiles of 128 in order, so where a row's shift
+// and sums are corrected depends on the segment and the row only. A row takes part in a tile only when it
+// sees a key of it, and keys that it does not see weigh exactly zero: nothing else in the call changes its
+// bytes.
 #include <algorithm>
 #include <cstring>
 #include <limits>

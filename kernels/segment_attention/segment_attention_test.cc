@@ -437,6 +437,25 @@ TEST_P(SegmentAttentionTest, ARowHasTheSameBytesInEveryCallAndOnEveryNumberOfThr
   }
 }
 
+TEST_P(SegmentAttentionTest, ARowOfTinyValuesHasTheSameBytesAloneThoughSumsBecomeSubnormal) {
+  Rng rng(13);
+  Problem problem = PlainProblem();
+  problem.AddSegment(200, 0, 0, 0, {}, {}, &rng);
+  problem.AddSegment(90, 0, 0, 0, {}, Range(200, 290), &rng);
+  problem.SetQueries(Range(150, 290), &rng);
+  for (SegmentData& segment : problem.segments) {
+    for (size_t at = 0; at < size_t{segment.view.rows} * problem.head_dim; ++at) {
+      segment.Put(at, 8 * segment.K(at), segment.V(at) * 0x1.0p-124f);
+    }
+  }
+  const std::vector<float> all = problem.Run(GetParam(), &pool_);
+  for (size_t row = 0; row < 140; row += 3) {
+    const std::vector<float> alone = problem.Run(GetParam(), &pool_, row, 1);
+    ASSERT_EQ(std::memcmp(alone.data(), all.data() + row * problem.width(), alone.size() * sizeof(float)), 0)
+        << "row " << row;
+  }
+}
+
 TEST_P(SegmentAttentionTest, CallsMadeTogetherHaveTheBytesOfEachAlone) {
   Rng rng(12);
   ThreadPool one(1), four(4);
@@ -463,6 +482,7 @@ TEST_P(SegmentAttentionTest, CallsMadeTogetherHaveTheBytesOfEachAlone) {
     for (size_t i = 0; i < problems.size(); ++i) {
       const std::vector<float> alone = problems[i].Run(kAuto, &one);
       ASSERT_EQ(outs[i].size(), alone.size());
+      if (alone.empty()) continue;
       EXPECT_EQ(std::memcmp(outs[i].data(), alone.data(), alone.size() * sizeof(float)), 0)
           << "call " << i << " of " << alone.size() / problems[i].width() << " rows";
     }

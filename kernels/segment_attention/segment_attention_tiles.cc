@@ -2,12 +2,11 @@
 // Everything but the products is Highway's, in f32.
 //
 // Tasks, folded rows and tiles of 128 keys are those of segment_attention_cpu.cc. Rows go in blocks of 32
-// (two tiles of rows), each up to the keys that its last row sees, in steps of 32 keys: a step of keys that a
-// row does not see adds a zero to its sums. A tile unit takes subnormal sums for zero, so they are zero in
-// the output too, and a row's bytes do not depend on how many such steps its block has.
+// (two tiles of rows), each up to the keys that its last row sees, in steps of 32 keys. A step of keys that a
+// row does not see adds zero to its sums and leaves their bytes: what would change, a subnormal sum, a unit
+// never leaves behind, and a shift moves only where a step follows.
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "kernels/api/scratch.h"
 #include "kernels/api/simd_targets.h"
@@ -305,12 +304,6 @@ void AttendTaskByUnit(const Task& task, const TileUnit& unit) {
     } while (walker.Next(last_position, &tile));
   }
   unit.end();
-  const DF d;
-  const auto smallest = hn::Set(d, std::numeric_limits<float>::min());
-  for (size_t i = 0; i < t.folded * t.memory.padded_dim; i += kLanes) {
-    const auto sum = hn::LoadU(d, t.memory.sums + i);
-    hn::StoreU(hn::IfThenZeroElse(hn::Lt(hn::Abs(sum), smallest), sum), d, t.memory.sums + i);
-  }
   WriteOutput(task, t.memory);
 }
 
