@@ -143,7 +143,14 @@ void BM_RowByRow(benchmark::State& state) {
 }
 
 void Counts(benchmark::internal::Benchmark* bench) {
-  bench->ArgName("sequences")->Arg(1)->Arg(8)->Arg(16)->UseRealTime()->Unit(benchmark::kMillisecond);
+  bench->ArgName("sequences")
+      ->Arg(1)
+      ->Arg(2)
+      ->Arg(4)
+      ->Arg(8)
+      ->Arg(16)
+      ->UseRealTime()
+      ->Unit(benchmark::kMillisecond);
 }
 
 BENCHMARK(BM_SharedContexts)->Apply(Counts);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include <nlohmann/json.hpp>
+
 #include "common/base/check.h"
 
 namespace epic::engine_bench {
@@ -47,20 +49,22 @@ int BenchReport::Finish(const std::string& cpu, const std::string& model) const 
 }
 
 void BenchReport::PrintJson(const std::string& cpu, const std::string& model) const {
-  std::printf("{\"cpu\":\"%s\",\"model\":\"%s\",\"checks\":[", cpu.c_str(), model.c_str());
-  for (size_t i = 0; i < checks_.size(); ++i) {
-    const Checked& check = checks_[i];
-    std::printf("%s{\"name\":\"%s\",\"value\":%.6g,\"target\":%.6g,\"pass\":%s}", i > 0 ? "," : "",
-                check.name.c_str(), check.value, check.target, check.pass ? "true" : "false");
+  nlohmann::ordered_json out = {{"cpu", cpu}, {"model", model}};
+  out["checks"] = nlohmann::ordered_json::array();
+  for (const Checked& check : checks_) {
+    out["checks"].push_back(
+        {{"name", check.name}, {"value", check.value}, {"target", check.target}, {"pass", check.pass}});
   }
-  std::printf("],\"measurements\":[");
-  for (size_t i = 0; i < measured_.size(); ++i) {
-    const Measured& one = measured_[i];
-    std::printf("%s{\"name\":\"%s\",\"median\":%.6g,\"min\":%.6g,\"max\":%.6g,\"repeats\":%zu}",
-                i > 0 ? "," : "", one.name.c_str(), one.spread.median, one.spread.low, one.spread.high,
-                one.repeats);
+  out["measurements"] = nlohmann::ordered_json::array();
+  for (const Measured& one : measured_) {
+    out["measurements"].push_back({{"name", one.name},
+                                   {"median", one.spread.median},
+                                   {"min", one.spread.low},
+                                   {"max", one.spread.high},
+                                   {"repeats", one.repeats}});
   }
-  std::printf("]}\n");
+  // A model's name is what its file says: not always text.
+  std::printf("%s\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
 }  // namespace epic::engine_bench
