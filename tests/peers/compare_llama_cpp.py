@@ -176,6 +176,18 @@ def report(options, epic, llamas, ours, theirs):
 
 def main():
     options = parse_arguments()
+    for path in filter(None, (options.llama_bench, options.llama_quantize, options.epic, options.model)):
+        if not pathlib.Path(path).is_file():
+            print(f"compare_llama_cpp.py: there is no file {path}", file=sys.stderr)
+            return 2
+    try:
+        return compare(options)
+    except (rates.NotUsable, subprocess.TimeoutExpired) as error:
+        print(f"compare_llama_cpp.py: {error}", file=sys.stderr)
+        return 1
+
+
+def compare(options):
     tests = options.tests.split(",")
     with tempfile.TemporaryDirectory() as folder:
         llamas = {"same file": Llama(options, options.model)}

@@ -148,6 +148,15 @@ class WholeRunTest(unittest.TestCase):
         _, report = self.compare("--llama-options=-fa on --repack 0", "--tests=prefill:512")
         self.assertEqual(report["results"][0]["theirs"]["median"], 70.0)
 
+    def test_what_is_missing_or_ends_early_is_said_without_a_report(self):
+        done, report = self.compare("--model", str(self.path / "none.gguf"))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("there is no file", done.stderr)
+        done, report = self.compare("--epic", self.script("ends", "#!/bin/sh\n"))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("ended before it began", done.stderr)
+        self.assertIsNone(report)
+
     def test_of_several_given_settings_the_fastest_counts(self):
         _, report = self.compare("--llama-options=-fa off", "--llama-options=-fa on", "--llama-options=--repack 0",
                                  "--tests=prefill:512")
