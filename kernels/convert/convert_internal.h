@@ -1,5 +1,6 @@
-// The implementations behind convert.h, with its contracts. Only convert.cc and the tests of this folder look
-// here.
+// The implementations behind convert.h, with its contracts. Stateless; any thread; nothing is allocated. Only
+// convert.cc and the tests of this folder look here. The rounding of a single value is dtype.h's, which these
+// equal bit for bit.
 #ifndef EPIC_KERNELS_CONVERT_CONVERT_INTERNAL_H_
 #define EPIC_KERNELS_CONVERT_CONVERT_INTERNAL_H_
 

@@ -1,5 +1,6 @@
-// Times of the GPU kernels at shapes of real models, each with the share of a measured roof. The sweeps check
-// results; these only time.
+// Times of the GPU kernels at shapes of real models, each with the share of a measured roof. The sweeps
+// check results; these only time. One thread, on the device that main.cc has chosen; what they allocate they
+// free.
 #ifndef EPIC_KERNELS_DEVICE_CHECK_BENCHES_H_
 #define EPIC_KERNELS_DEVICE_CHECK_BENCHES_H_
 

@@ -1,5 +1,6 @@
-// The CUDA device as the check sees it: what it is, how long a launch takes on it, and the two roofs that
-// times are compared with, measured here. One thread.
+// The CUDA device as the check sees it: what it is, how long a launch takes on it, and the two roofs
+// that times are compared with, measured here. One thread. Kernels know nothing of it: they take a
+// stream.
 #ifndef EPIC_KERNELS_DEVICE_CHECK_DEVICE_H_
 #define EPIC_KERNELS_DEVICE_CHECK_DEVICE_H_
 

@@ -1,5 +1,6 @@
 // Writes rows of keys and values into segments on a GPU, in one launch: keys rotated in f32 at their
 // positions, both rounded once to bf16 (kv_write.h). A row's bytes depend on that row and its position only.
+// Queued on the caller's stream: allocates nothing, waits for nothing, owns nothing.
 #ifndef EPIC_KERNELS_KV_WRITE_KV_WRITE_CUDA_H_
 #define EPIC_KERNELS_KV_WRITE_KV_WRITE_CUDA_H_
 

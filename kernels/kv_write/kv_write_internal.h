@@ -1,5 +1,6 @@
-// The implementations behind kv_write.h: each writes rows [begin, end), on the calling thread. Only
-// kv_write.cc looks here; it has checked the arguments.
+// The implementations behind kv_write.h: each writes rows [begin, end), on the calling thread. Stateless.
+// Only kv_write.cc, which has checked the arguments and shares rows out among threads, and the tests of this
+// folder look here.
 #ifndef EPIC_KERNELS_KV_WRITE_KV_WRITE_INTERNAL_H_
 #define EPIC_KERNELS_KV_WRITE_KV_WRITE_INTERNAL_H_
 

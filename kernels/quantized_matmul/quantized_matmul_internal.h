@@ -1,5 +1,6 @@
-// What the implementations behind quantized_matmul.h share: rows of x in 8 bits, and panels of weights. Only
-// the files and tests of this folder look here.
+// What the implementations behind quantized_matmul.h share: rows of x in 8 bits, and panels of weights.
+// Packed matrices are immutable; all else is the calling thread's. Only the files and tests of this folder
+// look here.
 #ifndef EPIC_KERNELS_QUANTIZED_MATMUL_QUANTIZED_MATMUL_INTERNAL_H_
 #define EPIC_KERNELS_QUANTIZED_MATMUL_QUANTIZED_MATMUL_INTERNAL_H_
 

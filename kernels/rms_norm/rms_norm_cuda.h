@@ -1,5 +1,6 @@
 // Root-mean-square norm on a GPU (rms_norm.h), with the addition to the residual stream that stands before
-// it. A row's bytes depend on that row only.
+// it. A row's bytes depend on that row only. Queues one launch on the caller's stream: allocates nothing,
+// waits for nothing, owns nothing.
 #ifndef EPIC_KERNELS_RMS_NORM_RMS_NORM_CUDA_H_
 #define EPIC_KERNELS_RMS_NORM_RMS_NORM_CUDA_H_
 

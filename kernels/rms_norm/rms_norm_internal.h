@@ -1,5 +1,6 @@
-// The implementations behind rms_norm.h: each norms rows [begin, end), on the calling thread. Only
-// rms_norm.cc looks here; it has checked the arguments.
+// The implementations behind rms_norm.h: each norms rows [begin, end), on the calling thread. Stateless. Only
+// rms_norm.cc, which has checked the arguments and shares rows out among threads, and the tests of this
+// folder look here.
 #ifndef EPIC_KERNELS_RMS_NORM_RMS_NORM_INTERNAL_H_
 #define EPIC_KERNELS_RMS_NORM_RMS_NORM_INTERNAL_H_
 

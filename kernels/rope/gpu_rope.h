@@ -1,5 +1,6 @@
 // The cos/sin table of rope.h as GPU kernels read it. Plain pointers to device memory that somebody else
-// owns.
+// owns and keeps while launches that have them run; copied by value into arguments. Fills no table: rope.h
+// does.
 #ifndef EPIC_KERNELS_ROPE_GPU_ROPE_H_
 #define EPIC_KERNELS_ROPE_GPU_ROPE_H_
 

@@ -1,5 +1,6 @@
 // Gathers and scatters rows on a GPU: the rows of a link that a strategy picked, last rows for the head,
-// results back to their places. Rows are words of 32 bits, copied as they are.
+// results back to their places. Rows are words of 32 bits, copied as they are. Queued on the caller's stream:
+// allocates nothing, waits for nothing, owns nothing.
 #ifndef EPIC_KERNELS_ROW_COPY_ROW_COPY_CUDA_H_
 #define EPIC_KERNELS_ROW_COPY_ROW_COPY_CUDA_H_
 

@@ -1,5 +1,6 @@
-// Picking rows on a GPU: row_selection.h says what. It is exact: the same rows in every call. Owns nothing;
-// any thread that may use the stream.
+// Picking rows on a GPU: row_selection.h says what. It is exact: the same rows in every call.
+// Queues one launch on the caller's stream: allocates nothing, waits for nothing, owns
+// nothing.
 #ifndef EPIC_KERNELS_ROW_SELECTION_ROW_SELECTION_CUDA_H_
 #define EPIC_KERNELS_ROW_SELECTION_ROW_SELECTION_CUDA_H_
 

@@ -1,4 +1,6 @@
 // Sweep of the GPU's sampling (kernels/simt/sweep.h) against a plain reference: it sorts, and links nothing.
+// The same under the emulator and on a device, where the device check carries it. One thread; for tests and
+// the device check only.
 #ifndef EPIC_KERNELS_SAMPLING_SAMPLING_CUDA_SWEEP_H_
 #define EPIC_KERNELS_SAMPLING_SAMPLING_CUDA_SWEEP_H_
 

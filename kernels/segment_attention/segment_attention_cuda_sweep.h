@@ -1,5 +1,6 @@
 // Sweeps of the GPU attention kernels (kernels/simt/sweep.h) against the reference of this folder and a model
-// of their own rounding.
+// of their own rounding. The same under the emulator and on a device, where the device check carries them.
+// One thread; for tests and the device check only.
 #ifndef EPIC_KERNELS_SEGMENT_ATTENTION_SEGMENT_ATTENTION_CUDA_SWEEP_H_
 #define EPIC_KERNELS_SEGMENT_ATTENTION_SEGMENT_ATTENTION_CUDA_SWEEP_H_
 

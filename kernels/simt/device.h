@@ -1,5 +1,6 @@
-// The device's side of simt.h: each wrapper is one or a few instructions of sm_80 or later. Empty for a C++
-// compiler. Include simt.h, not this.
+// The device's side of simt.h: each wrapper is one or a few instructions of sm_80 or later. Code of a
+// running kernel, no state. Empty for a C++ compiler, which takes emulated.h. Include simt.h, not
+// this.
 #ifndef EPIC_KERNELS_SIMT_DEVICE_H_
 #define EPIC_KERNELS_SIMT_DEVICE_H_
 #ifdef __CUDACC__

@@ -1,4 +1,6 @@
-// Runs a sweep as a test under the emulator: the parameter is the seed of the order of threads.
+// Runs a sweep as a test under the emulator: the parameter is the seed of the order of threads, so that a
+// missing barrier fails in one of several orders. On the test's thread. Which sweep, and what it expects, is
+// the op's. Tests only.
 #ifndef EPIC_KERNELS_SIMT_SWEEP_TEST_UTIL_H_
 #define EPIC_KERNELS_SIMT_SWEEP_TEST_UTIL_H_
 

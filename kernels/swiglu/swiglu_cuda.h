@@ -1,4 +1,6 @@
-// The gate of the feed-forward block on a GPU (swiglu.h). An element's bytes depend on its two inputs only.
+// The gate of the feed-forward block on a GPU (swiglu.h). An element's bytes depend on its two
+// inputs only. Queues one launch on the caller's stream: allocates nothing, waits for nothing, owns
+// nothing.
 #ifndef EPIC_KERNELS_SWIGLU_SWIGLU_CUDA_H_
 #define EPIC_KERNELS_SWIGLU_SWIGLU_CUDA_H_
 

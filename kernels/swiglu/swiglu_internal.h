@@ -1,5 +1,6 @@
-// The implementations behind swiglu.h: each works on rows [begin, end), on the calling thread. Only swiglu.cc
-// looks here; it has checked the arguments.
+// The implementations behind swiglu.h: each works on rows [begin, end), on the calling thread. Stateless.
+// Only swiglu.cc, which has checked the arguments and shares rows out among threads, and the tests of this
+// folder look here.
 #ifndef EPIC_KERNELS_SWIGLU_SWIGLU_INTERNAL_H_
 #define EPIC_KERNELS_SWIGLU_SWIGLU_INTERNAL_H_
 

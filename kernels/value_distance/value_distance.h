@@ -1,5 +1,6 @@
-// How far rows of values lie from other rows: what strategies that choose rows by their values measure.
-// A row's result depends on that row only. Stateless; any thread.
+// How far rows of values lie from other rows: what strategies that choose rows by their values measure. A
+// result depends on its row and head only. Stateless; any thread. What is picked by it is not here
+// (row_selection, or a strategy's policy).
 #ifndef EPIC_KERNELS_VALUE_DISTANCE_VALUE_DISTANCE_H_
 #define EPIC_KERNELS_VALUE_DISTANCE_VALUE_DISTANCE_H_
 
@@ -30,7 +31,8 @@ struct SquaredDistanceArgs {
   size_t out_stride = 0;  // elements
 };
 
-// rows == 0 is a no-op.
+// rows == 0 is a no-op. REQUIRES: out_stride >= rows; a head's rows do not reach into the next one's:
+// head_stride >= rows * head_dim of both sides, where there is more than one head.
 void SquaredDistance(const SquaredDistanceArgs& args, KernelPath path = KernelPath::kAuto);
 
 }  // namespace epic

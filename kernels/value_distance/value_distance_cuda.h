@@ -1,5 +1,6 @@
 // Squared distances of values on a GPU: value_distance.h says what. A result's sum has one order: the same
-// bytes in every call. Owns nothing; any thread that may use the stream.
+// bytes in every call. Queues one launch on the caller's stream: allocates nothing, waits for nothing, owns
+// nothing.
 #ifndef EPIC_KERNELS_VALUE_DISTANCE_VALUE_DISTANCE_CUDA_H_
 #define EPIC_KERNELS_VALUE_DISTANCE_VALUE_DISTANCE_CUDA_H_
 

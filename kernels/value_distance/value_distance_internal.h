@@ -1,4 +1,6 @@
-// The implementations behind value_distance.h.
+// The implementations behind value_distance.h: each does the whole call, on the calling thread. Stateless.
+// Only value_distance.cc, which has checked the arguments, and the tests and sweeps of this folder look
+// here.
 #ifndef EPIC_KERNELS_VALUE_DISTANCE_VALUE_DISTANCE_INTERNAL_H_
 #define EPIC_KERNELS_VALUE_DISTANCE_VALUE_DISTANCE_INTERNAL_H_
 

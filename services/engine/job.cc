@@ -46,9 +46,8 @@ bool Job::CheckFinite(const KvShape& shape, const KvBlock& block, uint32_t first
   if (AllFinite(std::as_bytes(logits), KvDtype::kF32) && AreRowsFinite(shape, block, first, rows))
     return true;
   FailNotFinite(
-      "the model's output is not a number for this prompt, and nothing of it was kept: check the model file "
-      "if "
-      "this happens again");
+      "the model's output is not a number for this prompt, and nothing of it was kept: check the model "
+      "file if this happens again");
   return false;
 }
 

@@ -1,5 +1,6 @@
 // How far two rows of logits, or two runs over the same tokens, are from each other: what every report of
-// quality is made of. Pure; sums in double.
+// quality is made of. Pure functions, any thread; sums in double. Means over prompts and intervals are the
+// reports' (loadgen/quality).
 #ifndef EPIC_SERVICES_ENGINE_LOGITS_DIFFERENCE_H_
 #define EPIC_SERVICES_ENGINE_LOGITS_DIFFERENCE_H_
 

@@ -1,5 +1,6 @@
-// Which rows the next step runs: the decode rows of every job, then panels of prompt rows shared out fairly.
-// Engine thread only; keeps no job.
+// Which rows the next step runs: the decode rows of every job, then panels of prompt rows shared out fairly,
+// short ones whole. Decides nothing about memory or order of admission (engine.cc does). Engine thread only;
+// keeps no job from step to step.
 #ifndef EPIC_SERVICES_ENGINE_STEP_BUILDER_H_
 #define EPIC_SERVICES_ENGINE_STEP_BUILDER_H_
 

@@ -1,5 +1,6 @@
-// Puts a request into a batch of known size: for tests that its bytes do not depend on its neighbours.
-// Tests only.
+// Puts a request into a batch of known size: for tests that its bytes do not depend on its neighbours. Called
+// from the test's thread, waits for the engine's by what its sinks hear, never by sleeping. The engine is the
+// caller's. Tests only.
 #ifndef EPIC_SERVICES_ENGINE_TESTING_BATCH_HARNESS_H_
 #define EPIC_SERVICES_ENGINE_TESTING_BATCH_HARNESS_H_
 

@@ -1,4 +1,6 @@
-// A KV object in plain memory, as tests of the engine need them. Immutable once shared.
+// A KV object in plain memory, as tests of the engine need them: no store, no lease, no
+// checksums, a build digest of zeros. Filled by one thread, immutable once shared. Tests and
+// benches only.
 #ifndef EPIC_SERVICES_ENGINE_TESTING_PLAIN_OBJECT_H_
 #define EPIC_SERVICES_ENGINE_TESTING_PLAIN_OBJECT_H_
 

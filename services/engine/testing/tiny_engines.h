@@ -1,4 +1,6 @@
-// The tiny random models and the arithmetic that oracles run on, and engines over them. Tests only.
+// The tiny random models and the arithmetic that oracles run on, and engines over them. What cannot be
+// made aborts the test: there is nothing to go on with. Any thread; engines are the caller's. Tests
+// only.
 #ifndef EPIC_SERVICES_ENGINE_TESTING_TINY_ENGINES_H_
 #define EPIC_SERVICES_ENGINE_TESTING_TINY_ENGINES_H_
 
