@@ -1,5 +1,5 @@
-// query-guided: the request's own text runs through the first layers over stored keys and values; of each
-// chunk the rows that it attends to most are computed.
+// query-guided: the end of the request's own text runs through the first layers over stored keys and values;
+// the rows of all chunks that it attends to most are computed.
 #include <algorithm>
 #include <cmath>
 #include <utility>
