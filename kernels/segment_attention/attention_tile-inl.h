@@ -285,10 +285,11 @@ HWY_MAYBE_UNUSED static HWY_NOINLINE void MoveShift(const TaskMemory& memory, si
   correct(memory.totals + row * kTotals, kTotals);
 }
 
-// REQUIRES: visible <= width, a multiple of kPanelColumns.
-HWY_INLINE void WeightKeys(const TaskMemory& memory, size_t row, size_t visible, size_t width) {
+// Hides the scores from `visible` on, up to `width`, and moves the row's shift where a score is far above it.
+// Returns what to subtract from each score: 0 when all are minus infinity, which then weigh nothing.
+HWY_INLINE VF MaskAndShift(const TaskMemory& memory, size_t row, float* scores, size_t visible,
+                           size_t width) {
   const DF d;
-  float* scores = memory.scores + row * kTileKeys;
   const auto minus_infinity = hn::Set(d, kMinusInfinity);
   auto top = minus_infinity;
   for (size_t i = 0; i < width; i += kLanes) {
@@ -304,8 +305,14 @@ HWY_INLINE void WeightKeys(const TaskMemory& memory, size_t row, size_t visible,
     hn::Store(top, d, tops);
     MoveShift(memory, row, tops);
   }
-  // Scores that are all minus infinity weigh nothing.
-  const auto shift = hn::Set(d, memory.shift[row] == kMinusInfinity ? 0.0f : memory.shift[row]);
+  return hn::Set(d, memory.shift[row] == kMinusInfinity ? 0.0f : memory.shift[row]);
+}
+
+// REQUIRES: visible <= width, a multiple of kPanelColumns.
+HWY_INLINE void WeightKeys(const TaskMemory& memory, size_t row, size_t visible, size_t width) {
+  const DF d;
+  float* scores = memory.scores + row * kTileKeys;
+  const auto shift = MaskAndShift(memory, row, scores, visible, width);
   float* totals = memory.totals + row * kTotals;
   auto total = hn::LoadU(d, totals);
   for (size_t i = 0; i < width; i += kLanes) {

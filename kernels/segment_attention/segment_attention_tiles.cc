@@ -176,22 +176,7 @@ HWY_INLINE void WeightRowTiles(const TaskMemory& memory, size_t row, float* scor
                                size_t visible, size_t width) {
   const DF d;
   const DU du;
-  const auto minus_infinity = hn::Set(d, kMinusInfinity);
-  auto top = minus_infinity;
-  for (size_t i = 0; i < width; i += kLanes) {
-    auto score = hn::LoadU(d, scores + i);
-    if (i + kLanes > visible) {
-      score = hn::IfThenElse(hn::FirstN(d, visible > i ? visible - i : 0), score, minus_infinity);
-      hn::StoreU(score, d, scores + i);
-    }
-    top = hn::Max(top, score);
-  }
-  if (!hn::AllTrue(d, hn::Le(top, hn::Set(d, memory.shift[row] + kShiftSlack)))) {
-    HWY_ALIGN float tops[kLanes];
-    hn::Store(top, d, tops);
-    MoveShift(memory, row, tops);
-  }
-  const auto shift = hn::Set(d, memory.shift[row] == kMinusInfinity ? 0.0f : memory.shift[row]);
+  const auto shift = MaskAndShift(memory, row, scores, visible, width);
   float* totals = memory.totals + row * kTotals;
   auto total = hn::LoadU(d, totals);
   for (size_t i = 0; i < width; i += kTileSteps) {
