@@ -1,5 +1,6 @@
 #include "services/model/tokenizer.h"
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <utility>
@@ -25,7 +26,8 @@ constexpr std::string_view kSpmSpace = "\xE2\x96\x81";  // U+2581
 // bytes, from an untrusted file, would make a long text take forever.
 constexpr size_t kMaxSpecialBytes = 256;
 
-// Control tokens that end a turn or a text, whatever the file says of eos and eot.
+// Control tokens that end a turn or a text, whatever the file says of eos and eot. In vocabularies trained on
+// the web, one can be ordinary text: Qwen's merges make </s>, a tag of HTML.
 constexpr std::array<std::string_view, 13> kEndOfGenerationTexts = {
     "<|eot_id|>",    "<|eom_id|>",      "<|im_end|>",    "<|end|>", "<end_of_turn>",
     "<|endoftext|>", "<|end_of_text|>", "<|endofturn|>", "</s>",    "<|end_of_turn|>",
@@ -92,14 +94,24 @@ absl::Status CheckSpec(const TokenizerSpec& spec) {
   return absl::OkStatus();
 }
 
+// Whether joining two tokens gives `text`: then it is a piece of ordinary text, not one that was added whole.
+bool MergesMake(const TokenizerSpec& spec, std::string_view text) {
+  return std::any_of(spec.merges.begin(), spec.merges.end(), [text](const auto& merge) {
+    const auto& [left, right] = merge;
+    return left.size() + right.size() == text.size() && text.starts_with(left) && text.ends_with(right);
+  });
+}
+
 // The types, with the tokens that a template needs to itself made control tokens.
 std::vector<TokenType> EffectiveTypes(const TokenizerSpec& spec) {
   std::vector<TokenType> types = spec.types;
   for (size_t id = 0; id < types.size(); ++id) {
     if (types[id] == TokenType::kUserDefined && LooksLikeControl(spec.tokens[id]))
       types[id] = TokenType::kControl;
-    if (types[id] == TokenType::kNormal && EndsGenerationByName(spec.tokens[id]))
+    if (types[id] == TokenType::kNormal && EndsGenerationByName(spec.tokens[id]) &&
+        !MergesMake(spec, spec.tokens[id])) {
       types[id] = TokenType::kControl;
+    }
   }
   std::vector<uint32_t> ids = spec.end_of_generation;
   for (const std::optional<uint32_t>& id : {spec.bos, spec.eos, spec.eot}) {

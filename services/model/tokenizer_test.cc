@@ -258,6 +258,53 @@ TEST(TokenizerTest, AUserDefinedTokenThatTemplatesWriteIsTreatedAsControl) {
   EXPECT_TRUE(tokenizer->ControlToken("<|im_end|>").has_value());
 }
 
+// One token is ordinary text with the name of an end, another is special; merges make both.
+TokenizerSpec MergedSpecialSpec() { return BpeSpecOf(ReadGolden("bpe_merged_special.json")); }
+
+uint32_t IdOf(const TokenizerSpec& spec, std::string_view text) {
+  const auto it = std::find(spec.tokens.begin(), spec.tokens.end(), text);
+  EXPECT_NE(it, spec.tokens.end()) << text;
+  return static_cast<uint32_t>(it - spec.tokens.begin());
+}
+
+TEST(TokenizerTest, WhatMergesMakeIsOrdinaryTextThoughItHasTheNameOfAnEnd) {
+  TokenizerSpec spec = MergedSpecialSpec();
+  const uint32_t end = IdOf(spec, "</s>");
+  const auto tokenizer = MakeOrDie(spec);
+  EXPECT_EQ(EncodeOrDie(*tokenizer, "a</s>b"), (Ids{IdOf(spec, "a"), end, IdOf(spec, "b")}));
+  EXPECT_EQ(EncodeOrDie(*tokenizer, "a</s>b", true), EncodeOrDie(*tokenizer, "a</s>b"));
+  EXPECT_FALSE(tokenizer->IsControl(end));
+  EXPECT_FALSE(tokenizer->IsEndOfGeneration(end));
+  EXPECT_EQ(tokenizer->ControlToken("</s>"), std::nullopt);
+  EXPECT_EQ(tokenizer->TokenBytes(end), "</s>");
+
+  // Without the merge it stands beside the text, and its name counts.
+  spec.merges.erase(spec.merges.begin() + 2, spec.merges.begin() + 4);
+  const auto added = MakeOrDie(spec);
+  EXPECT_TRUE(added->IsEndOfGeneration(end));
+  EXPECT_EQ(added->ControlToken("</s>"), end);
+  EXPECT_EQ(EncodeOrDie(*added, "a</s>b", true), (Ids{IdOf(spec, "a"), end, IdOf(spec, "b")}));
+  EXPECT_EQ(EncodeOrDie(*added, "a</s>b").size(), 4u);
+}
+
+TEST(TokenizerTest, MergesThatMakeOrJoinASpecialTokenChangeNothing) {
+  const auto golden = ReadGolden("bpe_merged_special.json");
+  const auto by_type = [](TokenizerSpec&, uint32_t) {};
+  const auto by_looks = [](TokenizerSpec& s, uint32_t id) { s.types[id] = TokenType::kUserDefined; };
+  const auto by_eos = [](TokenizerSpec& s, uint32_t id) { s.types[id] = TokenType::kNormal, s.eos = id; };
+  for (void (*make_special)(TokenizerSpec&, uint32_t) : {+by_type, +by_looks, +by_eos}) {
+    TokenizerSpec spec = MergedSpecialSpec();
+    make_special(spec, IdOf(spec, "<|e|>"));
+    const auto tokenizer = MakeOrDie(spec);
+    ASSERT_GT(golden["cases"].size(), 50u);
+    for (const auto& item : golden["cases"]) {
+      const std::string text = item["text"];
+      EXPECT_EQ(EncodeOrDie(*tokenizer, text, true), item["template"].get<Ids>()) << text;
+      EXPECT_EQ(EncodeOrDie(*tokenizer, text), item["user"].get<Ids>()) << text;
+    }
+  }
+}
+
 TEST(TokenizerTest, AWholePieceThatIsAControlTokenStaysTextWithIgnoreMerges) {
   TokenizerSpec spec = BpeSpecOf(ReadGolden("bpe_llama-bpe.json"));
   spec.tokens.push_back("zqzqzq");
@@ -300,7 +347,8 @@ TEST(TokenizerTest, ABadSpecificationNamesItsField) {
   expect([](TokenizerSpec& s) { s.end_of_generation = {1u << 20}; }, "end_of_generation");
   expect([](TokenizerSpec& s) { s.add_bos = true; }, "add_bos");
   expect([](TokenizerSpec& s) { s.merges[4].first = "nowhere to be found"; }, "merges[4]");
-  expect([](TokenizerSpec& s) { s.merges.emplace_back("a", "<"); }, "merges[");
+  expect([](TokenizerSpec& s) { s.merges.emplace_back("a", "<"); }, "makes a text that is no token");
+  expect([](TokenizerSpec& s) { s.merges.emplace_back("<|im_end|>", "<"); }, "makes a text that is no token");
   expect([](TokenizerSpec& s) { s.merges.clear(), s.types.assign(s.types.size(), TokenType::kControl); },
          "tokens");
   expect([](TokenizerSpec& s) { s.kind = TokenizerKind::kSpm; }, "scores");

@@ -79,8 +79,9 @@ absl::Status BpeEncoder::AddMerges(const TokenizerSpec& spec, std::span<const To
   absl::flat_hash_map<std::string_view, TokenId> by_text;
   by_text.reserve(spec.tokens.size());
   for (TokenId id = 0; id < spec.tokens.size(); ++id) {
-    if (types[id] != TokenType::kControl) by_text.emplace(spec.tokens[id], id);
+    by_text.emplace(spec.tokens[id], id);
   }
+  const auto is_control = [&](const auto& it) { return types[it->second] == TokenType::kControl; };
   merges_.reserve(spec.merges.size());
   std::string merged;
   for (size_t i = 0; i < spec.merges.size(); ++i) {
@@ -89,9 +90,12 @@ absl::Status BpeEncoder::AddMerges(const TokenizerSpec& spec, std::span<const To
     const auto left_it = by_text.find(left);
     const auto right_it = by_text.find(right);
     const auto merged_it = by_text.find(merged);
-    if (left_it == by_text.end()) return MergeError(i, "has a left part that is no ordinary token");
-    if (right_it == by_text.end()) return MergeError(i, "has a right part that is no ordinary token");
-    if (merged_it == by_text.end()) return MergeError(i, "makes a text that is no ordinary token");
+    if (left_it == by_text.end()) return MergeError(i, "has a left part that is no token");
+    if (right_it == by_text.end()) return MergeError(i, "has a right part that is no token");
+    if (merged_it == by_text.end()) return MergeError(i, "makes a text that is no token");
+    // The reference takes the text of a control token out before anything merges, so this joins nothing
+    // there; and text of users must not become one.
+    if (is_control(left_it) || is_control(right_it) || is_control(merged_it)) continue;
     // The last of equal pairs counts, as in the reference.
     merges_[uint64_t{left_it->second} << 32 | right_it->second] = {static_cast<uint32_t>(i),
                                                                    merged_it->second};

@@ -28,8 +28,9 @@ bool IsByteLevelText(std::string_view text);
 class BpeEncoder {
  public:
   // `bytes` is BytesOfByteLevelText of every token and outlives the encoder; `types` are the effective types,
-  // as the tokenizer corrected them. No token of type kControl is ever the result.
-  // Errors: InvalidArgument naming tokens[i] or merges[i].
+  // as the tokenizer corrected them. No token of type kControl is ever the result: merges that make or join
+  // one are left out.
+  // Errors: InvalidArgument naming tokens, or merges[i] of which a part or the result is no token.
   static absl::StatusOr<BpeEncoder> Create(const TokenizerSpec& spec, std::span<const TokenType> types,
                                            const std::vector<std::string>& bytes);
 

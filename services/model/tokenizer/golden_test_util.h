@@ -17,6 +17,7 @@ inline nlohmann::json ReadGolden(const std::string& name) {
 }
 
 inline PreTokenizer PreTokenizerOf(const std::string& name) {
+  if (name == "none") return PreTokenizer::kNone;
   if (name == "gpt-2") return PreTokenizer::kGpt2;
   if (name == "smollm") return PreTokenizer::kSmolLm;
   return name == "qwen2" ? PreTokenizer::kQwen2 : PreTokenizer::kLlamaBpe;

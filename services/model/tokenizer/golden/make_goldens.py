@@ -6,6 +6,8 @@ Needs the Python packages tokenizers, sentencepiece, protobuf and, for --model, 
 
 corpus.json          texts that are hard to split or merge
 bpe_<pre>.json       a small vocabulary trained here, and the ids that `tokenizers` gives
+bpe_merged_special.json  merges that make </s> as ordinary text, and merges that make and join a special token,
+                     with the ids that `tokenizers` gives
 spm_<name>.json      a small SentencePiece model trained here, and the ids that `sentencepiece` gives
 spm_prefix.json      tokenizer.json files of such a model, one for each way to prefix spaces, and the ids that
                      `tokenizers` gives to texts with special tokens
@@ -137,6 +139,32 @@ def make_bpe(pre, texts, lines):
         "special": [{"text": t, "ids": tokenizer.encode(t, add_special_tokens=False).ids} for t in SPECIAL_TEXTS]})
 
 
+def make_merged_special():
+    from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
+    special = "<|e|>"
+    merges = [("<", "/"), ("s", ">"), ("</", "s>"), ("</s>", "\u010a"), ("a", "b"), ("<", "|"), ("|", ">"), ("e", "|>"),
+              ("<|", "e|>"), (special, "!"), ("x", special), ("!", "!")]
+    tokens = list(byte_alphabet().values()) + [left + right for left, right in merges]
+    vocab = {t: i for i, t in enumerate(tokens)}
+
+    def tokenizer(merges):
+        made = Tokenizer(models.BPE(vocab=vocab, merges=merges))
+        made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        return made
+
+    template = tokenizer(merges)
+    template.add_special_tokens([AddedToken(special, normalized=False, special=True)])
+    user = tokenizer([(l, r) for l, r in merges if special not in (l, r, l + r)])
+    rng = random.Random(1)
+    texts = ["</s>", "a</s>\nb", "<s>ab</s></s>", "</s", "<|e|>", "x<|e|>!", "<|e|>!!", "x<|</s>e|>", "ab<|e|></s>"]
+    texts += ["".join(rng.choice(["</s>", "<|e|>", *"</s>|e!x\nab \u00e9"]) for _ in range(rng.randint(1, 20))) for _ in range(60)]
+    write("bpe_merged_special.json", {
+        "pre": "none", "nfc": False, "ignore_merges": False, "tokens": tokens,
+        "types": [3 if t == special else 1 for t in tokens], "merges": merges,
+        "cases": [{"text": t, "template": template.encode(t, add_special_tokens=False).ids,
+                   "user": user.encode(t, add_special_tokens=False).ids} for t in texts]})
+
+
 def make_spm(name, texts, lines, prefix, byte_fallback, restrict):
     import sentencepiece
     from sentencepiece import sentencepiece_model_pb2
@@ -254,6 +282,7 @@ def main():
     write("corpus.json", texts)
     for pre in ("gpt-2", "smollm", "qwen2", "llama-bpe"):
         make_bpe(pre, texts, lines)
+    make_merged_special()
     make_spm("bytes", texts, lines, prefix=True, byte_fallback=True, restrict=False)
     make_spm("unknown", texts, lines, prefix=False, byte_fallback=False, restrict=False)
     make_spm("unused", texts, lines, prefix=True, byte_fallback=True, restrict=True)
