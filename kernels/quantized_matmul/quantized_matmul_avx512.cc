@@ -70,7 +70,7 @@ EPIC_AVX512 void MultiplyRows(const PanelProduct& product, size_t first) {
   for (size_t r = 0; r < kRows; ++r) sums[r] = _mm512_setzero_ps();
   for (size_t g = 0; g < product.groups; ++g) {
     const uint8_t* group = product.panel + g * GroupBytes(kBits);
-    for (size_t line = 0; line < GroupBytes(kBits); line += 64) {
+    for (size_t line = 0; line < GroupBytes(kBits) && first == 0; line += 64) {
       _mm_prefetch(reinterpret_cast<const char*>(group) + kAhead + line, _MM_HINT_T0);
     }
     __m512i quads[8];
@@ -99,6 +99,7 @@ EPIC_AVX512 void MultiplyRows(const PanelProduct& product, size_t first) {
 template <uint32_t kBits>
 EPIC_AVX512 void Multiply(const PanelProduct& product) {
   size_t r = 0;
+  for (; r + 8 <= product.rows; r += 8) MultiplyRows<kBits, 8>(product, r);
   for (; r + 4 <= product.rows; r += 4) MultiplyRows<kBits, 4>(product, r);
   for (; r + 2 <= product.rows; r += 2) MultiplyRows<kBits, 2>(product, r);
   for (; r < product.rows; ++r) MultiplyRows<kBits, 1>(product, r);

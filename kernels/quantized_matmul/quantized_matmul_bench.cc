@@ -119,7 +119,7 @@ void BM_MatMulBf16(benchmark::State& state) {
 
 void Shapes(benchmark::internal::Benchmark* bench, std::initializer_list<int64_t> bits) {
   bench->ArgNames({"rows", "outputs", "inputs", "bits"});
-  for (const int64_t rows : {1, 8}) {
+  for (const int64_t rows : {1, 8, 32}) {
     for (const int64_t width : bits) {
       bench->Args({rows, 960, 576, width})->Args({rows, 576, 576, width})->Args({rows, 3072, 576, width});
       bench->Args({rows, 576, 1536, width})->Args({rows, 49152, 576, width});
