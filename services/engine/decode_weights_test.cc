@@ -1,5 +1,5 @@
-// What decode rows lose by reading quantised weights: KL of their logits from those of the same rows
-// multiplied as prompt rows, on the default model's real weights. And that they are the only rows which read
+// What rows lose by reading quantised weights: KL of their logits from those of the same rows multiplied as
+// prompt rows, on the default model's real weights. And that decode rows and those of a probe alone read
 // them.
 #include <cstdio>
 #include <cstring>
@@ -78,22 +78,24 @@ TEST(DecodeWeightsTest, QuantisedOnesStayWithinTwoThousandthsOfANatOnTheDefaultM
   for (const DType format : {DType::kF32, DType::kBf16}) {
     Runner runner(model, format, DecodeWeights::kQuantized);
     const Logits plain = runner.Run(ids, 64, RowKind::kPrompt);
-    const Logits quantised = runner.Run(ids, 64, RowKind::kDecode);
     ASSERT_EQ(plain.size(), ids.size() - 64);
-    double sum = 0, worst = 0;
-    size_t agree = 0;
-    for (size_t i = 0; i < plain.size(); ++i) {
-      const double kl = testing::KlDivergence(plain[i], quantised[i]);
-      sum += kl;
-      worst = std::max(worst, kl);
-      agree += std::max_element(plain[i].begin(), plain[i].end()) - plain[i].begin() ==
-               std::max_element(quantised[i].begin(), quantised[i].end()) - quantised[i].begin();
+    for (const RowKind kind : {RowKind::kDecode, RowKind::kProbe}) {
+      const Logits quantised = runner.Run(ids, 64, kind);
+      double sum = 0, worst = 0;
+      size_t agree = 0;
+      for (size_t i = 0; i < plain.size(); ++i) {
+        const double kl = testing::KlDivergence(plain[i], quantised[i]);
+        sum += kl;
+        worst = std::max(worst, kl);
+        agree += std::max_element(plain[i].begin(), plain[i].end()) - plain[i].begin() ==
+                 std::max_element(quantised[i].begin(), quantised[i].end()) - quantised[i].begin();
+      }
+      const double mean = sum / static_cast<double>(plain.size());
+      std::printf("%zu %s rows: KL from prompt rows mean %.2g, worst %.2g; same likeliest token in %zu\n",
+                  plain.size(), kind == RowKind::kDecode ? "decode" : "probe", mean, worst, agree);
+      EXPECT_LE(mean, 2e-3);
+      EXPECT_GT(mean, 1e-7);  // they did run through other weights
     }
-    const double mean = sum / static_cast<double>(plain.size());
-    std::printf("%zu decode rows: KL from prompt rows mean %.2g, worst %.2g; same likeliest token in %zu\n",
-                plain.size(), mean, worst, agree);
-    EXPECT_LE(mean, 2e-3);
-    EXPECT_GT(mean, 1e-7);  // they did run through other weights
   }
 }
 
@@ -110,9 +112,11 @@ TEST(DecodeWeightsTest, ReadTheWeightsOfPromptRowsWhenToldTo) {
     for (size_t row = 0; row < prompt.size(); ++row) {
       for (size_t i = 0; i < prompt[row].size(); ++i) ASSERT_NEAR(decode[row][i], prompt[row][i], 1e-4);
     }
+    EXPECT_EQ(same.Run(ids, 8, RowKind::kProbe), prompt);
     Runner quantised(model, DType::kF32, DecodeWeights::kQuantized);
     EXPECT_EQ(quantised.Run(ids, 8, RowKind::kPrompt), same.Run(ids, 8, RowKind::kPrompt));
     EXPECT_NE(quantised.Run(ids, 8, RowKind::kDecode), same.Run(ids, 8, RowKind::kDecode));
+    EXPECT_NE(quantised.Run(ids, 8, RowKind::kProbe), prompt);
   }
 }
 

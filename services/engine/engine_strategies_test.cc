@@ -231,35 +231,50 @@ class Definition {
     return scores;
   }
 
-  // Attention that rows of `running` from `first_asking` on pay in layers [first, last] of a run over stored
-  // keys: summed over rows and layers, of each layer the sum of heads or the strongest one. Own rows that do
-  // not run are not seen; REQUIRES: then range is layer 0.
-  std::vector<double> Mass(const Rows& running, uint32_t first_asking, const LayerRange& range,
-                           bool strongest) const {
+  // What the last `running` own rows see of each row in a run over stored keys.
+  struct Probe {
+    size_t running, asking;  // of own rows, the last ones; only those that ask count
+    LayerRange range;
+    uint32_t step;   // every so-manieth layer of the range, from its end
+    bool blind;      // before the range nothing is seen but own text and what is exact in place
+    bool strongest;  // of each layer the strongest head, not the sum
+  };
+  std::vector<double> Mass(const Probe& probe) const {
+    const Rows own = prompt_.OwnRows();
+    const Rows running(own.end() - static_cast<ptrdiff_t>(probe.running), own.end());
+    const uint32_t first_asking = own[own.size() - probe.asking];
+    std::vector<ReferenceLayerRows> layers(
+        config_.layers, {.keys = running,
+                         .through = running,
+                         .hidden = Rows(own.begin(), own.end() - static_cast<ptrdiff_t>(probe.running))});
+    for (uint32_t layer = 0; layer < probe.range.first && probe.blind; ++layer) {
+      for (const CoveredRun& run : prompt_.covered) {
+        for (uint32_t row = 0; row < run.rows && !run.exact; ++row) {
+          layers[layer].hidden.push_back(run.begin + row);
+        }
+      }
+      std::sort(layers[layer].hidden.begin(), layers[layer].hidden.end());
+    }
     std::map<std::pair<uint32_t, uint32_t>, std::vector<double>> by_head;
-    const std::vector<ReferenceLayerRows> layers(config_.layers, {.keys = running, .through = running});
     reference_.LinkByLayer(
         prompt_.tokens, layers, stored_,
         [&](uint32_t layer, uint32_t row, uint32_t head, const std::vector<double>& weights) {
-          if (layer < range.first || layer > range.last || row < first_asking) return;
+          if (row < first_asking) return;
           std::vector<double>& sums = by_head[{layer, head}];
           sums.resize(prompt_.rows(), 0.0);
-          double seen = 1;
-          for (const uint32_t own : prompt_.OwnRows()) {
-            if (own < weights.size() && !std::binary_search(running.begin(), running.end(), own))
-              seen -= weights[own];
-          }
-          for (size_t key = 0; key < weights.size(); ++key) sums[key] += weights[key] / seen;
+          for (size_t key = 0; key < weights.size(); ++key) sums[key] += weights[key];
         });
     std::vector<double> scores(prompt_.rows(), 0.0);
-    for (uint32_t layer = range.first; layer <= range.last; ++layer) {
+    for (auto layer = static_cast<int64_t>(probe.range.last); layer >= probe.range.first;
+         layer -= probe.step) {
       for (const uint32_t key : all_) {
         double sum = 0, highest = 0;
         for (uint32_t head = 0; head < config_.heads; ++head) {
-          sum += by_head.at({layer, head})[key];
-          highest = std::max(highest, by_head.at({layer, head})[key]);
+          const double mass = by_head.at({static_cast<uint32_t>(layer), head})[key];
+          sum += mass;
+          highest = std::max(highest, mass);
         }
-        scores[key] += strongest ? highest : sum;
+        scores[key] += probe.strongest ? highest : sum;
       }
     }
     return scores;
@@ -284,10 +299,11 @@ TEST_P(EngineStrategiesTest, TheyFollowTheirDefinitions) {
                                            Compiled(Tokens(2, 30)), Text(Tokens(3, 3)),
                                            Compiled(Tokens(4, 25)), Text(Tokens(5, 9))};
   const Definition definition(reference, *model_, pieces);
+  // A row near the edge of the choice may fall to the other side where values are rounded to bf16.
+  const bool is_exact = std::get<1>(GetParam()) == ComputeFormat::kF32;
   const auto check = [&](const std::string& name, const std::vector<float>& expected) {
     const Logits logits = Run(pieces, Parsed(name));
-    // A row near the edge of the choice may fall to the other side where values are rounded to bf16.
-    if (std::get<1>(GetParam()) == ComputeFormat::kF32) {
+    if (is_exact) {
       EXPECT_LE(testing::RelativeDifference(logits[0], expected), 1e-4) << name;
     }
   };
@@ -300,29 +316,23 @@ TEST_P(EngineStrategiesTest, TheyFollowTheirDefinitions) {
   }
   check("cacheblend-0.3:attention",
         definition.CacheBlend(picked("cacheblend-0.3:attention", definition.MapChanges())));
-  const Rows own = definition.prompt().OwnRows();
-  const uint32_t layers = model_->config().layers;
-  const struct {
-    std::string name;
-    size_t running, asking;  // of own rows, the last ones
-    bool strongest;
-    LayerRange range;
-  } guided[] = {
-      {"query-guided-5", own.size(), own.size(), true, ProbeLayers({}, layers)},
-      {"query-guided-6:first=2,heads=mean", own.size(), own.size(), false, ProbeLayers({}, layers)},
-      {"query-guided-5:fade=0,scope=chunk", own.size(), own.size(), true, ProbeLayers({}, layers)},
-      {"query-guided-5:layers=0-0,rows=7,ask=3", 7, 3, true, {0, 0}},
-      {"query-guided-5:layers=0-" + std::to_string(layers - 1),
-       own.size(),
-       own.size(),
-       true,
-       {0, layers - 1}},
+  const size_t own = definition.prompt().OwnRows().size();
+  ASSERT_EQ(own, 16u);
+  const LayerRange usual = ProbeLayers({}, model_->config().layers);
+  const uint32_t last = model_->config().layers - 1;
+  const std::string upper = ":layers=1-" + std::to_string(last);
+  const std::pair<std::string, Definition::Probe> guided[] = {
+      {"query-guided-5:", {own, own, usual, 2, true, true}},
+      {"query-guided-6:first=2,heads=mean,", {own, own, usual, 2, true, false}},
+      {"query-guided-5:fade=0,scope=chunk,", {own, own, usual, 2, true, true}},
+      {"query-guided-5:layers=0-0,rows=7,ask=3,", {7, 3, {0, 0}, 1, true, true}},
+      {"query-guided-5" + upper + ",step=1,rows=7,", {7, 7, {1, last}, 1, true, true}},
+      {"query-guided-5" + upper + ",step=1,blind=0,", {own, own, {1, last}, 1, false, true}},
+      {"query-guided-5" + upper + ",step=3,", {own, own, {1, last}, 3, true, true}},
   };
-  for (const auto& c : guided) {
-    const Rows running(own.end() - static_cast<ptrdiff_t>(c.running), own.end());
-    const uint32_t first_asking = own[own.size() - c.asking];
-    check(c.name, definition.QueryGuided(
-                      picked(c.name, definition.Mass(running, first_asking, c.range, c.strongest))));
+  for (const auto& [options, probe] : guided) {
+    const std::string name = options + "quantized=0";
+    check(name, definition.QueryGuided(picked(name, definition.Mass(probe))));
   }
 }
 
@@ -345,7 +355,8 @@ TEST_P(EngineStrategiesTest, EdgeCasesLinkAndAccount) {
   for (const char* name :
        {"cacheblend-0.0", "cacheblend-0.15", "cacheblend-0.15:paper", "cacheblend-0.3:attention",
         "cacheblend-1.0", "query-guided-1", "query-guided-16", "query-guided-16:first=16",
-        "query-guided-4:scope=chunk,heads=mean,norm=1,rows=2,ask=1"}) {
+        "query-guided-4:scope=chunk,heads=mean,norm=1,rows=2,ask=1",
+        "query-guided-4:step=1,blind=0,quantized=0"}) {
     for (size_t i = 0; i < prompts.size(); ++i) {
       const Logits logits = Run(prompts[i], Parsed(name));
       ASSERT_EQ(logits.size(), continuation_.size()) << name << " prompt " << i;

@@ -74,7 +74,7 @@ bool Forward::Run(std::span<const RowGroup> groups, const LeaveFunction& leave,
   left_.assign(groups.size(), false);
   order_.clear();
   rows_ = 0;
-  decode_rows_ = 0;
+  quantized_rows_ = 0;
   size_t all_rows = 0;
   uint32_t layers = 0;
   for (const RowGroup& group : groups) {
@@ -114,10 +114,10 @@ void Forward::KeepRows(std::span<const RowGroup> groups, const RowsOf& rows_of,
                        std::span<const RowBuffer> buffers) {
   size_t kept = 0;
   size_t staying = 0;
-  decode_rows_ = 0;
+  quantized_rows_ = 0;
   for (const size_t group : order_) {
     const size_t rows = rows_of(group);
-    if (groups[group].kind == RowKind::kDecode) decode_rows_ += rows;
+    if (groups[group].kind != RowKind::kPrompt) quantized_rows_ += rows;
     const size_t from = placed_[group].begin + placed_[group].rows - rows;
     placed_[group] = {kept, rows};
     if (rows == 0) continue;
@@ -176,13 +176,13 @@ void Forward::EnterGroup(const RowGroup& group, float* x) {
 
 void Forward::OrderGroups(std::span<const RowGroup> groups) {
   order_.clear();
-  decode_rows_ = 0;
+  quantized_rows_ = 0;
   for (size_t g = 0; g < groups.size(); ++g) {
     if (placed_[g].rows == 0) continue;
     order_.push_back(g);
-    if (groups[g].kind != RowKind::kDecode) continue;
-    EPIC_CHECK(placed_[g].begin == decode_rows_);
-    decode_rows_ += placed_[g].rows;
+    if (groups[g].kind == RowKind::kPrompt) continue;
+    EPIC_CHECK(placed_[g].begin == quantized_rows_);
+    quantized_rows_ += placed_[g].rows;
   }
 }
 
@@ -331,7 +331,7 @@ void Forward::Attend(std::span<const RowGroup> groups, uint32_t layer, const flo
     args.segments = group_segments_.back();
     args.out_stride = QWidth(config_);
     args.out = mixed_.data() + placed_[g].begin * args.out_stride;
-    if (groups[g].kind == RowKind::kPrompt) {
+    if (groups[g].kind != RowKind::kDecode) {
       prompt.push_back(args);
       continue;
     }
@@ -369,7 +369,7 @@ void Forward::OutputAndMlp(const LayerWeights& weights, size_t rows) {
   gate.gate = gates_.data();
   gate.up = gates_.data() + config_.ffn;
   gate.in_stride = stride;
-  gate.rows = weights.gate_up.decode == nullptr ? 0 : std::min(rows, decode_rows_);
+  gate.rows = weights.gate_up.decode == nullptr ? 0 : std::min(rows, quantized_rows_);
   gate.dim = config_.ffn;
   gate.out = gates_.data();
   gate.out_stride = stride;
@@ -413,12 +413,12 @@ void Forward::NormHeads(const std::vector<float>& weight, uint32_t heads, size_t
 }
 
 void Forward::Product(const ProductRows& rows, const Projection& matrix) {
-  size_t decode = 0;
-  if (matrix.decode != nullptr && decode_rows_ > rows.first) {
-    decode = std::min(rows.rows, decode_rows_ - rows.first);
+  size_t quantized = 0;
+  if (matrix.decode != nullptr && quantized_rows_ > rows.first) {
+    quantized = std::min(rows.rows, quantized_rows_ - rows.first);
     QuantizedMatMulArgs args;
     args.x = rows.x;
-    args.rows = decode;
+    args.rows = quantized;
     args.x_stride = rows.x_stride;
     args.weights = matrix.decode.get();
     args.bias = rows.bias;
@@ -428,12 +428,12 @@ void Forward::Product(const ProductRows& rows, const Projection& matrix) {
     QuantizedMatMul(args, pool_);
   }
   MatMulArgs args;
-  args.x = rows.x + decode * rows.x_stride;
-  args.rows = rows.rows - decode;
+  args.x = rows.x + quantized * rows.x_stride;
+  args.rows = rows.rows - quantized;
   args.x_stride = rows.x_stride;
   args.weights = matrix.prompt.get();
   args.bias = rows.bias;
-  args.out = rows.out + decode * rows.out_stride;
+  args.out = rows.out + quantized * rows.out_stride;
   args.out_stride = rows.out_stride;
   args.accumulate = rows.accumulate;
   MatMul(args, pool_);

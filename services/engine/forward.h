@@ -23,8 +23,12 @@
 
 namespace epic {
 
-// Which form of the weights multiplies a row: never a matter of what else is in its step.
-enum class RowKind : uint8_t { kPrompt, kDecode };
+// What a row is computed with: never a matter of what else is in its step.
+enum class RowKind : uint8_t {
+  kPrompt,  // full weights
+  kDecode,  // quantised weights, attention that reads in place
+  kProbe,   // quantised weights, attention of prompt rows: rows of which nothing is kept
+};
 inline constexpr uint32_t kAllLayers = UINT32_MAX;
 
 // What rows see in some layers, beside the rows of their own block up to themselves.
@@ -85,7 +89,7 @@ class Forward {
   using LeaveFunction = std::function<void(std::vector<bool>* left)>;
 
   // Runs all layers that some group is in. False when every group was made to leave. REQUIRES: groups of
-  // decode rows come first.
+  // prompt rows come last.
   bool Run(std::span<const RowGroup> groups, const LeaveFunction& leave, const LogitsFunction& on_logits);
 
   uint32_t max_rows() const { return max_rows_; }
@@ -148,7 +152,7 @@ class Forward {
   std::vector<KvSegment> segments_;  // of the attention that runs
   std::vector<std::vector<KvSegment>> group_segments_;  // what each group of a layer reads
   size_t rows_ = 0;                                     // rows of the step that are still in work
-  size_t decode_rows_ = 0;                              // how many of them, from the first, are decode rows
+  size_t quantized_rows_ = 0;                           // how many of them, from the first, are not kPrompt
   std::vector<float> x_;                                // [max_rows][hidden], the residual stream
   std::vector<float> normed_;                           // [max_rows][hidden]
   std::vector<float> qkv_;                              // [max_rows][(H + 2G) * D]

@@ -29,6 +29,7 @@ void PanelRun::Next(uint32_t rows, std::vector<RowGroup>* groups) {
                    .first_row = begin,
                    .bands = bands,
                    .logits_rows = row <= first_with_logits ? 0 : row - std::max(begin, first_with_logits),
+                   .kind = kind,
                    .last_layer = last_layer,
                    .observer = observer};
     if (resumes) {

@@ -39,6 +39,7 @@ struct PanelRun {
   std::vector<LayerBand> bands = {LayerBand{}};
   uint32_t logits_rows = 0;  // how many of the last rows need logits
   uint32_t last_layer = kAllLayers;
+  RowKind kind = RowKind::kPrompt;
   GroupObserver* observer = nullptr;
   bool is_shallow = false;  // few layers: its panels need not shrink beside decode rows
   // Rows that enter at resume_layer, with their residual stream: at most two runs of them, so that a panel

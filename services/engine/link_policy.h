@@ -33,14 +33,17 @@ struct ScoutPhase {
     // the stored map has the stored keys of covered rows and fresh ones of own text, and both have fresh
     // queries. REQUIRES: all rows of the prompt run.
     kAttentionChange,
-    // Of each row: the attention that the scout's rows pay to it, summed over them and over the layers
-    // first_measured..last_layer.
+    // Of each row: the attention that the scout's rows pay to it, summed over them and over every
+    // measured_step-th of the layers first_measured..last_layer, the last among them.
     kAttentionMass,
   };
   Measure measure = Measure::kAttentionMass;
   std::vector<uint32_t> rows;   // ascending, not empty
   uint32_t last_layer = 0;      // < L
   uint32_t first_measured = 0;  // kAttentionMass
+  uint32_t measured_step = 1;   // kAttentionMass
+  uint32_t first_reading = 0;   // in layers before it the rows see themselves and what is exact in place only
+  bool quantized = false;       // the rows are multiplied with quantised weights. REQUIRES: not kept
   uint32_t first_asking = 0;    // kAttentionMass: only the attention of rows from this position on counts
   bool max_of_heads = false;    // kAttentionMass: the strongest head of each row, not the mean of all
   bool value_norm = false;      // kAttentionMass: each weight times the L2 norm of the value that it reads

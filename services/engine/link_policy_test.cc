@@ -154,13 +154,23 @@ TEST(LinkPolicyTest, QueryGuidedProbesWithOwnTextAndTheLastRow) {
   ASSERT_TRUE(scout.has_value());
   EXPECT_EQ(scout->rows, own);
   EXPECT_EQ(scout->first_measured, 10u);
-  EXPECT_EQ(scout->last_layer, 22u);
+  EXPECT_EQ(scout->last_layer, 26u);
+  EXPECT_EQ(scout->measured_step, 2u);
+  EXPECT_EQ(scout->first_reading, 10u);
+  EXPECT_TRUE(scout->quantized);
   EXPECT_EQ(scout->first_asking, 0u);
   EXPECT_FALSE(scout->keeps);
-  const auto some =
-      LinkPolicy::Make(
-          QueryGuided(16, {.first_layer = 3, .last_layer = 5, .query_rows = 6, .asking_rows = 2}))
-          ->Scout(prompt, 30);
+  const auto some = LinkPolicy::Make(QueryGuided(16, {.first_layer = 3,
+                                                      .last_layer = 5,
+                                                      .layer_step = 3,
+                                                      .starts_blind = false,
+                                                      .quantized = false,
+                                                      .query_rows = 6,
+                                                      .asking_rows = 2}))
+                        ->Scout(prompt, 30);
+  EXPECT_EQ(some->measured_step, 3u);
+  EXPECT_EQ(some->first_reading, 0u);
+  EXPECT_FALSE(some->quantized);
   EXPECT_EQ(some->rows, Rows(own.end() - 6, own.end()));
   EXPECT_EQ(some->first_measured, 3u);
   EXPECT_EQ(some->last_layer, 5u);
@@ -175,9 +185,9 @@ TEST(LinkPolicyTest, TheProbesLayersFollowTheModel) {
                                             {2u, 0u, 1u},
                                             {3u, 1u, 2u},
                                             {4u, 1u, 3u},
-                                            {8u, 2u, 6u},
-                                            {24u, 8u, 18u},
-                                            {30u, 10u, 22u}}) {
+                                            {8u, 2u, 7u},
+                                            {24u, 8u, 21u},
+                                            {30u, 10u, 26u}}) {
     const LayerRange range = ProbeLayers({}, layers);
     EXPECT_EQ(range.first, first) << layers;
     EXPECT_EQ(range.last, last) << layers;

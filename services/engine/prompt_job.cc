@@ -1,6 +1,7 @@
 #include "services/engine/prompt_job.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -8,6 +9,17 @@
 
 namespace epic {
 namespace {
+
+// `rows` and all covered rows that are not exact in place, ascending.
+std::vector<uint32_t> RowsNotExact(const PromptView& prompt, const std::vector<uint32_t>& rows) {
+  std::vector<uint32_t> stale;
+  for (const CoveredRun& run : prompt.covered) {
+    for (uint32_t row = 0; row < run.rows && !run.exact; ++row) stale.push_back(run.begin + row);
+  }
+  std::vector<uint32_t> out;
+  std::set_union(rows.begin(), rows.end(), stale.begin(), stale.end(), std::back_inserter(out));
+  return out;
+}
 
 // A phase through at most this part of the layers costs a step little, however many rows it has.
 constexpr uint32_t kShallowShare = 8;
@@ -80,7 +92,15 @@ void PromptJob::BeginScout(const JobContext& context) {
   for (const uint32_t row : phase.rows) run.tokens.push_back(view_.tokens[row]);
   run.block = std::make_shared<KvBlock>(FirstLayers(context.shape, phase.last_layer + 1), phase.rows);
   run.bands[0].shared = SegmentsOf(PlanReading(view_, phase.rows));
+  if (phase.first_reading > 0) {
+    // What is not read need not be there yet.
+    LayerBand blind;
+    blind.end_layer = phase.first_reading;
+    blind.shared = SegmentsOf(PlanReading(view_, RowsNotExact(view_, phase.rows)));
+    run.bands.insert(run.bands.begin(), std::move(blind));
+  }
   run.last_layer = phase.last_layer;
+  run.kind = phase.quantized ? RowKind::kProbe : RowKind::kPrompt;
   run.is_shallow = (phase.last_layer + 1) * kShallowShare <= context.config->layers;
   scout_ = std::make_unique<Scout>(phase, view_.rows(), *context.config, context.shape, StoredSegments(),
                                    run.block.get());

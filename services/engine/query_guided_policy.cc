@@ -44,6 +44,9 @@ class QueryGuidedPolicy final : public LinkPolicy {
     const LayerRange range = ProbeLayers(options_, layers);
     scout.first_measured = range.first;
     scout.last_layer = range.last;
+    scout.measured_step = options_.layer_step;
+    if (options_.starts_blind) scout.first_reading = range.first;
+    scout.quantized = options_.quantized;
     scout.max_of_heads = options_.max_of_heads;
     scout.value_norm = options_.value_norm;
     return scout;
@@ -113,7 +116,7 @@ LayerRange ProbeLayers(const ProbeOptions& options, uint32_t layers) {
   if (options.first_layer != ProbeOptions::kByModel) {
     return {std::min(options.first_layer, options.last_layer), options.last_layer};
   }
-  return {layers / 3, std::max(layers / 3, std::min(layers - 1, 3 * layers / 4))};
+  return {layers / 3, std::max(layers / 3, std::min(layers - 1, 7 * layers / 8))};
 }
 
 std::unique_ptr<const LinkPolicy> MakeQueryGuidedPolicy(const LinkStrategy& strategy) {

@@ -25,7 +25,8 @@ size_t SumsOf(const ScoutPhase& phase, uint32_t prompt_rows, const ModelConfig& 
     case Measure::kAttentionMass:
       break;
   }
-  return size_t{phase.last_layer - phase.first_measured + 1} * config.heads * prompt_rows;
+  return size_t{(phase.last_layer - phase.first_measured) / phase.measured_step + 1} * config.heads *
+         prompt_rows;
 }
 
 size_t HiddenOfPhase(const ScoutPhase& phase, const ModelConfig& config) {
@@ -99,7 +100,8 @@ bool Scout::WantsQueries(uint32_t layer) const {
     case Measure::kAttentionMass:
       break;
   }
-  return layer >= phase_.first_measured && layer <= phase_.last_layer;
+  return layer >= phase_.first_measured && layer <= phase_.last_layer &&
+         (phase_.last_layer - layer) % phase_.measured_step == 0;
 }
 
 void Scout::OnQueries(uint32_t layer, const SegmentAttentionArgs& args, ThreadPool* pool) {
@@ -166,7 +168,7 @@ void Scout::AddDistances(std::vector<double>* scores) const {
 void Scout::AddMass(std::vector<double>* scores) const {
   for (const SharedSegment& segment : stored_) {
     for (uint32_t layer = phase_.first_measured; layer <= phase_.last_layer; ++layer) {
-      AddMassOf(segment, layer, scores);
+      if (WantsQueries(layer)) AddMassOf(segment, layer, scores);
     }
   }
 }
@@ -189,7 +191,7 @@ void Scout::AddMassOf(const SharedSegment& segment, uint32_t layer, std::vector<
 }
 
 size_t Scout::MassOffset(uint32_t layer, uint32_t head) const {
-  return (size_t{layer - phase_.first_measured} * config_.heads + head) * prompt_rows_;
+  return (size_t{phase_.last_layer - layer} / phase_.measured_step * config_.heads + head) * prompt_rows_;
 }
 
 }  // namespace epic

@@ -18,6 +18,15 @@ size_t PlaceAfter(std::span<const uint32_t> remaining, const PanelShares& shares
   return place;
 }
 
+void AddPanel(Job* job, uint32_t rows, Step* step) {
+  job->panels().Next(rows, &step->groups);
+  for (size_t group = step->owners.size(); group < step->groups.size(); ++group) {
+    const auto in_group = static_cast<uint32_t>(step->groups[group].tokens.size());
+    step->owners.push_back({.job = job, .panel_rows = in_group});
+  }
+  step->owners.back().ends_panel = true;
+}
+
 }  // namespace
 
 PanelShares SharePanel(std::span<const uint32_t> remaining, uint32_t budget, size_t first) {
@@ -69,14 +78,11 @@ Step StepBuilder::Build(std::span<const std::unique_ptr<Job>> jobs) {
   if (waiting.empty()) return step;
   const PanelShares shares = SharePanel(remaining, budget, first_ < waiting.size() ? first_ : 0);
   first_ = PlaceAfter(remaining, shares);
-  for (size_t i = 0; i < waiting.size(); ++i) {
-    if (shares.rows[i] == 0) continue;
-    waiting[i]->panels().Next(shares.rows[i], &step.groups);
-    for (size_t group = step.owners.size(); group < step.groups.size(); ++group) {
-      const auto in_group = static_cast<uint32_t>(step.groups[group].tokens.size());
-      step.owners.push_back({.job = waiting[i], .panel_rows = in_group});
+  for (const bool prompt : {false, true}) {
+    for (size_t i = 0; i < waiting.size(); ++i) {
+      if ((waiting[i]->panels().kind == RowKind::kPrompt) != prompt || shares.rows[i] == 0) continue;
+      AddPanel(waiting[i], shares.rows[i], &step);
     }
-    step.owners.back().ends_panel = true;
   }
   return step;
 }

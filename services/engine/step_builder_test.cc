@@ -67,9 +67,11 @@ TEST(SharePanelTest, NeverMoreThanTheBudgetNorLessThanCanBeUsed) {
 // A job of `rows` prompt rows and, if it decodes, one decode row.
 class FakeJob final : public Job {
  public:
-  FakeJob(uint32_t rows, bool is_shallow, bool decodes) : Job({}, 0), decodes_(decodes) {
+  FakeJob(uint32_t rows, bool is_shallow, bool decodes, RowKind kind = RowKind::kPrompt)
+      : Job({}, 0), decodes_(decodes) {
     panels_.tokens.resize(rows);
     panels_.is_shallow = is_shallow;
+    panels_.kind = kind;
   }
   void Admit(const JobContext&) override {}
   void AddDecodeRows(std::vector<RowGroup>* groups, std::vector<uint32_t>* choices) override {
@@ -106,6 +108,31 @@ TEST(StepBuilderTest, PanelsShrinkBesideDecodeRowsUnlessTheyLeaveAfterAFewLayers
   EXPECT_EQ(rows(true, false, false), (Rows{64, 64}));
   EXPECT_EQ(rows(true, true, false), (Rows{64, 64}));
   EXPECT_EQ(rows(true, true, true), (Rows{256, 256}));
+}
+
+TEST(StepBuilderTest, RowsOfPromptsComeLast) {
+  StepBuilder builder(512);
+  std::vector<std::unique_ptr<Job>> jobs;
+  jobs.push_back(std::make_unique<FakeJob>(40, false, false));
+  jobs.push_back(std::make_unique<FakeJob>(30, false, false, RowKind::kProbe));
+  jobs.push_back(std::make_unique<FakeJob>(20, false, true));
+  jobs.push_back(std::make_unique<FakeJob>(10, false, false, RowKind::kProbe));
+  const Step step = builder.Build(jobs);
+  ASSERT_EQ(step.groups.size(), 5u);
+  const struct {
+    size_t job, rows;
+    RowKind kind;
+  } expected[] = {{2, 1, RowKind::kDecode},
+                  {1, 30, RowKind::kProbe},
+                  {3, 10, RowKind::kProbe},
+                  {0, 40, RowKind::kPrompt},
+                  {2, 20, RowKind::kPrompt}};
+  for (size_t i = 0; i < step.groups.size(); ++i) {
+    EXPECT_EQ(step.owners[i].job, jobs[expected[i].job].get()) << i;
+    EXPECT_EQ(step.groups[i].tokens.size(), expected[i].rows) << i;
+    EXPECT_EQ(step.groups[i].kind, expected[i].kind) << i;
+    EXPECT_EQ(step.owners[i].panel_rows, i == 0 ? 0 : expected[i].rows) << i;
+  }
 }
 
 // Steps until all jobs have no rows left, ended jobs dropped behind every step as the engine does it. Returns

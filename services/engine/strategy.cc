@@ -195,6 +195,9 @@ bool SetOption(std::string_view key, std::string_view value, ProbeOptions* probe
     return parsed.has_value();
   };
   if (key == "layers") return SetLayers(value, probe);
+  if (key == "step") return count(&probe->layer_step) && probe->layer_step > 0;
+  if (key == "blind") return choice("0", "1", &probe->starts_blind);
+  if (key == "quantized") return choice("0", "1", &probe->quantized);
   if (key == "first") return count(&probe->first_rows);
   if (key == "rows") return count(&probe->query_rows);
   if (key == "ask") return count(&probe->asking_rows);
@@ -215,11 +218,10 @@ absl::Status SetOptions(std::string_view options, ProbeOptions* probe) {
     const std::string mark = std::string(key) + ",";
     if (equals == std::string_view::npos || seen.find("," + mark) != std::string::npos ||
         !SetOption(key, option.substr(equals + 1), probe)) {
-      return Invalid(
-          "bad option '" + std::string(option.substr(0, 64)) +
-              "' of query-guided: use layers=A-B, first=N, rows=N, ask=N, fade=N, heads=mean|max, norm=0|1, "
-              "scope=chunk|all, each once",
-          kStrategyParam);
+      return Invalid("bad option '" + std::string(option.substr(0, 64)) +
+                         "' of query-guided: use layers=A-B, step=N, blind=0|1, quantized=0|1, first=N, "
+                         "rows=N, ask=N, fade=N, heads=mean|max, norm=0|1, scope=chunk|all, each once",
+                     kStrategyParam);
     }
     seen += mark;
     if (end == std::string_view::npos) return absl::OkStatus();
@@ -238,6 +240,9 @@ std::string PrintOptions(const ProbeOptions& probe) {
   const auto count = [&](const char* key, uint32_t value, uint32_t usual_value) {
     if (value != usual_value) add(key + std::to_string(value));
   };
+  count("step=", probe.layer_step, usual.layer_step);
+  if (probe.starts_blind != usual.starts_blind) add(probe.starts_blind ? "blind=1" : "blind=0");
+  if (probe.quantized != usual.quantized) add(probe.quantized ? "quantized=1" : "quantized=0");
   count("first=", probe.first_rows, usual.first_rows);
   count("rows=", probe.query_rows, usual.query_rows);
   count("ask=", probe.asking_rows, usual.asking_rows);

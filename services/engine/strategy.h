@@ -33,10 +33,13 @@ enum class BlendPick : uint8_t {
 // (ParseEvaluationStrategy).
 struct ProbeOptions {
   static constexpr uint32_t kByModel = UINT32_MAX;
-  // Layers whose attention counts, both included. kByModel: L/3 .. 3L/4 of L layers.
+  // Layers whose attention counts, both included. kByModel: L/3 .. 7L/8 of L layers.
   uint32_t first_layer = kByModel;
   uint32_t last_layer = kByModel;
-  uint32_t query_rows = 32;   // only the last so many rows of own text run in the probe; 0: all of them
+  uint32_t layer_step = 2;    // every so-manieth of those layers counts, the last one among them
+  bool starts_blind = true;   // before those layers own text sees itself and exact rows only
+  bool quantized = true;      // the probe multiplies with quantised weights, as decode does
+  uint32_t query_rows = 16;   // only the last so many rows of own text run in the probe; 0: all of them
   uint32_t asking_rows = 0;   // only the attention of the last so many of those counts; 0: of all
   uint32_t first_rows = 0;    // rows at each chunk's start that the budget takes before any other
   uint32_t fading_rows = 16;  // row i of a chunk weighs 1 / sqrt(1 + i / fading_rows); 0: all weigh the same
@@ -90,7 +93,8 @@ struct StrategyFields {
 absl::StatusOr<LinkStrategy> ParseStrategy(std::string_view name, const StrategyFields& fields = {});
 
 // As ParseStrategy, and query-guided may have options behind a colon, separated by ',' or '+', each once:
-//   layers=A-B  first=N  rows=N  ask=N  fade=N  heads=mean|max  norm=0|1  scope=chunk|all
+//   layers=A-B  step=N  blind=0|1  quantized=0|1  first=N  rows=N  ask=N  fade=N  heads=mean|max  norm=0|1
+//   scope=chunk|all
 // e.g. "query-guided-16:layers=15-22,first=4,heads=mean". For measurements: no door accepts them.
 absl::StatusOr<LinkStrategy> ParseEvaluationStrategy(std::string_view name,
                                                      const StrategyFields& fields = {});

@@ -162,9 +162,13 @@ TEST(StrategyTest, MeasurementsSetTheOptionsOfTheProbe) {
   const std::pair<std::string_view, ProbeOptions> cases[] = {
       {"query-guided-16", {}},
       {"query-guided-16:layers=15-22,first=4", {.first_layer = 15, .last_layer = 22, .first_rows = 4}},
-      {"query-guided-16:layers=0-0,first=3,rows=12,ask=4,fade=8,heads=mean,norm=1,scope=chunk",
+      {"query-guided-16:layers=0-0,step=3,blind=0,quantized=0,first=3,rows=12,ask=4,fade=8,heads=mean,norm=1,"
+       "scope=chunk",
        {.first_layer = 0,
         .last_layer = 0,
+        .layer_step = 3,
+        .starts_blind = false,
+        .quantized = false,
         .query_rows = 12,
         .asking_rows = 4,
         .first_rows = 3,
@@ -188,8 +192,9 @@ TEST(StrategyTest, MeasurementsSetTheOptionsOfTheProbe) {
        {"query-guided:", "query-guided:first", "query-guided:first=", "query-guided:first=-1",
         "query-guided:first=65537", "query-guided:layers=3", "query-guided:layers=5-3",
         "query-guided:layers=1-4096", "query-guided:heads=all", "query-guided:norm=2",
-        "query-guided:scope=", "query-guided:speed=1", "query-guided:first=1,first=1",
-        "query-guided:first=1,", "legolink-16:first=1", "query-guided:layers=1-2-3"}) {
+        "query-guided:scope=", "query-guided:step=0", "query-guided:blind=2", "query-guided:quantized=yes",
+        "query-guided:speed=1", "query-guided:first=1,first=1", "query-guided:first=1,",
+        "legolink-16:first=1", "query-guided:layers=1-2-3"}) {
     const absl::StatusOr<LinkStrategy> strategy = ParseEvaluationStrategy(bad);
     ASSERT_FALSE(strategy.ok()) << bad;
     EXPECT_EQ(ParamOf(strategy.status()), "linking.strategy") << bad;

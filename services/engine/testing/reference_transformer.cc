@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <numeric>
 
@@ -106,8 +107,8 @@ std::vector<double> ReferenceTransformer::Rotate(const std::vector<double>& x, u
   return out;
 }
 
-std::vector<double> ReferenceTransformer::Attend(uint32_t layer, const std::vector<double>& q,
-                                                 uint32_t position,
+std::vector<double> ReferenceTransformer::Attend(uint32_t layer, const std::vector<uint32_t>& hidden,
+                                                 const std::vector<double>& q, uint32_t position,
                                                  const std::vector<std::vector<double>>& rotated_k,
                                                  const std::vector<std::vector<double>>& v,
                                                  const ReferenceWeights& on_weights) const {
@@ -119,6 +120,9 @@ std::vector<double> ReferenceTransformer::Attend(uint32_t layer, const std::vect
     for (uint32_t row = 0; row <= position; ++row) {
       for (size_t d = 0; d < dim; ++d) weights[row] += q[head * dim + d] * rotated_k[row][kv + d];
       weights[row] /= std::sqrt(static_cast<double>(dim));
+      if (row < position && std::binary_search(hidden.begin(), hidden.end(), row)) {
+        weights[row] = -std::numeric_limits<double>::infinity();
+      }
     }
     const double highest = *std::max_element(weights.begin(), weights.end());
     double total = 0;
@@ -174,8 +178,8 @@ ReferenceRun ReferenceTransformer::LinkByLayer(std::span<const TokenId> tokens,
       std::vector<double>& h = hidden.at(row);
       std::vector<double> q = Multiply(layer.q, Norm(h, layer.attention_norm), &layer.q_bias);
       NormHeads(&q, layer.q_norm);
-      const auto mixed =
-          Multiply(layer.output, Attend(l, Rotate(q, row), row, rotated, run.kv.v[l], on_weights));
+      const auto mixed = Multiply(
+          layer.output, Attend(l, layers[l].hidden, Rotate(q, row), row, rotated, run.kv.v[l], on_weights));
       for (size_t d = 0; d < mixed.size(); ++d) h[d] += mixed[d];
       const std::vector<double> x = Norm(h, layer.ffn_norm);
       std::vector<double> gate = Multiply(layer.gate, x);

@@ -29,6 +29,7 @@ struct ReferenceRun {
 struct ReferenceLayerRows {
   std::vector<uint32_t> keys;     // keys and values; all others are stored ones
   std::vector<uint32_t> through;  // attention and MLP too
+  std::vector<uint32_t> hidden;   // ascending; no row but itself sees one of these
 };
 
 // Attention weights of one row and head over rows 0..row.
@@ -66,7 +67,8 @@ class ReferenceTransformer {
   std::vector<double> Norm(const std::vector<double>& x, const Matrix& weight) const;
   void NormHeads(std::vector<double>* x, const Matrix& weight) const;
   std::vector<double> Rotate(const std::vector<double>& x, uint32_t position) const;
-  std::vector<double> Attend(uint32_t layer, const std::vector<double>& q, uint32_t position,
+  std::vector<double> Attend(uint32_t layer, const std::vector<uint32_t>& hidden,
+                             const std::vector<double>& q, uint32_t position,
                              const std::vector<std::vector<double>>& rotated_k,
                              const std::vector<std::vector<double>>& v,
                              const ReferenceWeights& on_weights) const;
