@@ -1,5 +1,5 @@
 // A verified KV object in a buffer of the host tier. Immutable, thread-safe; whoever holds its shared_ptr
-// holds a lease. Slabs start at multiples of 64 bytes.
+// holds a lease. In memory it has the shape that it has on disk (slab_store.h), in whole pages.
 #ifndef EPIC_SERVICES_KV_STORE_CORE_HOST_OBJECT_H_
 #define EPIC_SERVICES_KV_STORE_CORE_HOST_OBJECT_H_
 
@@ -10,14 +10,19 @@
 #include "common/storage/kv_object.h"
 #include "common/storage/object_codec.h"
 #include "services/kv_store/core/host_memory.h"
+#include "services/kv_store/core/slab_store.h"
 
 namespace epic::kv_store {
 
 class HostObject final : public KvObject {
  public:
   // Bytes of the buffer for a layout; where the slab of `layer` starts in it.
-  static uint64_t BufferBytes(const KvLayout& layout) { return layout.layers * Stride(layout); }
-  static uint64_t Offset(const KvLayout& layout, uint32_t layer) { return layer * Stride(layout); }
+  static uint64_t BufferBytes(const KvLayout& layout) {
+    return RoundUpToPage(SlabShapeOf(layout).ImageBytes());
+  }
+  static uint64_t Offset(const KvLayout& layout, uint32_t layer) {
+    return layer * SlabShapeOf(layout).stride;
+  }
 
   // REQUIRES: the buffer has BufferBytes(head.layout) and holds the slabs that `head` describes.
   HostObject(ObjectHead head, std::unique_ptr<HostBuffer> buffer)
@@ -32,8 +37,6 @@ class HostObject final : public KvObject {
   const ObjectHead& head() const { return head_; }
 
  private:
-  static uint64_t Stride(const KvLayout& layout) { return (layout.LayerBytes() + 63) / 64 * 64; }
-
   const ObjectHead head_;
   const std::unique_ptr<HostBuffer> buffer_;
 };

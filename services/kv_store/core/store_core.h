@@ -33,6 +33,7 @@
 #include "services/kv_store/core/key_locks.h"
 #include "services/kv_store/core/object_table.h"
 #include "services/kv_store/core/record_table.h"
+#include "services/kv_store/core/row_slab_store.h"
 #include "services/kv_store/core/table_store.h"
 #include "services/kv_store/core/watched_tables.h"
 #include "services/kv_store/core/write_behind.h"
@@ -93,7 +94,6 @@ class StoreCore final : public KvStore {
   absl::Status LoadRecords();
   absl::Status LoadObjects();
   absl::Status ScanAll(Table table, const std::function<bool(std::string_view, std::string_view)>& visit);
-  absl::Status SweepOrphans(const std::set<uint64_t>& live, bool all_gaps);
 
   absl::StatusOr<std::vector<TokenId>> ReadTokens(const ContextKey& key);
   absl::Status CheckStoredTokens(const ContextKey& key, const NewContext& context, bool* rewrite);
@@ -124,6 +124,7 @@ class StoreCore final : public KvStore {
   absl::Status DropDiskCopy(const TenantObjectKey& key, uint64_t number, MissCause cause);
 
   const std::unique_ptr<WatchedTables> tables_;
+  RowSlabStore rows_;
   const StoreOptions options_;
   const uint64_t disk_limit_;  // of the sum of object sizes: 90 % of disk_bytes_max
   const std::shared_ptr<HostMemory> memory_;

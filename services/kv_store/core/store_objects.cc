@@ -13,7 +13,6 @@
 namespace epic::kv_store {
 namespace {
 
-constexpr uint64_t kLastNumber = std::numeric_limits<uint64_t>::max();
 // Of the disk, for records, deletions, RocksDB's log and its compactions.
 constexpr uint64_t kDiskReserveBytes = uint64_t{64} << 20;
 
@@ -33,10 +32,6 @@ absl::Status CheckObjectKey(const ObjectKey& key, const KvLayout& layout) {
   if (key.variant.dtype != layout.dtype)
     return absl::InvalidArgumentError("dtype of variant and layout differ");
   return absl::OkStatus();
-}
-
-void DeleteSlabs(WriteBatch* batch, uint64_t number) {
-  batch->DeleteRange(Table::kSlabs, SlabRowKey(number, 0, 0), SlabEndKey(number));
 }
 
 }  // namespace
@@ -163,7 +158,7 @@ AcquireResult StoreCore::LoadFromDisk(const TenantObjectKey& key, const Digest& 
   if (buffer == nullptr) {
     return {.object = objects_.FinishLoad(key, copy.number, nullptr), .cause = MissCause::kNoMemory};
   }
-  auto object = ReadObject(tables_.get(), key, model_identity, copy, std::move(buffer));
+  auto object = ReadObject(tables_.get(), &rows_, key, model_identity, copy, std::move(buffer));
   if (object.ok()) {
     return {.object = objects_.FinishLoad(key, copy.number, *object), .cause = MissCause::kEvicted};
   }
@@ -184,7 +179,7 @@ absl::Status StoreCore::DropDiskCopy(const TenantObjectKey& key, uint64_t number
   if (!copy.has_value() || copy->number != number) return absl::OkStatus();
   WriteBatch batch;
   batch.Delete(Table::kObjects, RowKey(key));
-  DeleteSlabs(&batch, number);
+  rows_.AddRemoval(number, &batch);
   absl::Status status = tables_->Write(batch, Sync::kNo);
   if (!status.ok()) {
     MutexLock orphans(&orphans_mu_);
@@ -234,7 +229,9 @@ absl::Status StoreCore::TryWriteObject(const WriteBehind::Item& item) {
   }
   const uint64_t number = next_number_++;
   absl::Status status;
-  if (!IsSmall(item.object->layout())) status = WriteSlabs(tables_.get(), number, *item.object);
+  if (const KvLayout& layout = item.object->layout(); !IsSmall(layout)) {
+    status = rows_.Write(number, SlabShapeOf(layout), SlabsOf(*item.object)).status();
+  }
   if (status.ok()) status = WriteEntry(item, number);
   if (!status.ok()) DiscardSlabs(number);
   return status;
@@ -252,10 +249,10 @@ absl::Status StoreCore::WriteEntry(const WriteBehind::Item& item, uint64_t numbe
     leftovers = orphans_;
   }
   WriteBatch batch;
-  if (const auto old = objects_.DiskCopyOf(item.key)) DeleteSlabs(&batch, old->number);
-  for (const uint64_t orphan : leftovers) DeleteSlabs(&batch, orphan);
+  if (const auto old = objects_.DiskCopyOf(item.key)) rows_.AddRemoval(old->number, &batch);
+  for (const uint64_t orphan : leftovers) rows_.AddRemoval(orphan, &batch);
   const KvLayout& layout = item.object->layout();
-  if (IsSmall(layout)) AddSlabs(number, *item.object, &batch);
+  if (IsSmall(layout)) rows_.AddSlabs(number, SlabShapeOf(layout), SlabsOf(*item.object), &batch);
   batch.Put(Table::kObjects, RowKey(item.key),
             EncodeObjectEntry({.number = number, .variant = item.key.variant, .head = item.object->head()}));
   EPIC_RETURN_IF_ERROR(tables_->Write(batch, item.durable ? Sync::kYes : Sync::kNo));
@@ -267,7 +264,7 @@ absl::Status StoreCore::WriteEntry(const WriteBehind::Item& item, uint64_t numbe
 
 void StoreCore::DiscardSlabs(uint64_t number) {
   WriteBatch batch;
-  DeleteSlabs(&batch, number);
+  rows_.AddRemoval(number, &batch);
   if (tables_->Write(batch, Sync::kNo).ok()) return;
   MutexLock orphans(&orphans_mu_);
   orphans_.insert(number);
@@ -345,28 +342,14 @@ absl::Status StoreCore::LoadObjects() {
   EPIC_RETURN_IF_ERROR(ScanAll(Table::kObjects, load));
   // By number, the order in which they were written: the best guess at their order of use.
   std::sort(copies.begin(), copies.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::set<uint64_t> live;
+  std::vector<LiveSlabs> live;
   for (const auto& [number, object] : copies) {
     objects_.SetDisk(object.first, object.second, 0);
-    live.insert(number);
+    live.push_back({.number = number, .extents = {}});
   }
-  next_number_ = live.empty() ? 1 : *live.rbegin() + 1;
+  next_number_ = live.empty() ? 1 : live.back().number + 1;
   if (!damaged.empty()) EPIC_RETURN_IF_ERROR(tables_->Write(damaged, Sync::kYes));
-  return SweepOrphans(live, !damaged.empty());
-}
-
-absl::Status StoreCore::SweepOrphans(const std::set<uint64_t>& live, bool all_gaps) {
-  WriteBatch batch;
-  uint64_t begin = 0;
-  for (const uint64_t number : live) {
-    if (all_gaps && begin < number) {
-      batch.DeleteRange(Table::kSlabs, SlabRowKey(begin, 0, 0), SlabRowKey(number, 0, 0));
-    }
-    begin = number + 1;
-  }
-  // Slabs of the writes that a crash cut off: their numbers follow the last one that got its entry.
-  batch.DeleteRange(Table::kSlabs, SlabRowKey(begin, 0, 0), SlabRowKey(kLastNumber, 0, 0));
-  return tables_->Write(batch, Sync::kYes);
+  return rows_.Load(live, !damaged.empty()).status();
 }
 
 StoreUsage StoreCore::Usage() {

@@ -30,6 +30,7 @@ absl::Status Unreadable(std::string_view what, const absl::Status& status) {
 
 StoreCore::StoreCore(std::unique_ptr<TableStore> tables, const StoreOptions& options)
     : tables_(std::make_unique<WatchedTables>(std::move(tables), options.clock)),
+      rows_(tables_.get()),
       options_(options),
       disk_limit_(options.disk_bytes_max / 10 * 9),
       memory_(HostMemory::Create(options.memory_bytes)),
@@ -112,7 +113,7 @@ absl::Status StoreCore::CheckStoredTokens(const ContextKey& key, const NewContex
 // known.
 void StoreCore::DeleteObjectRows(const ContextKey& key, WriteBatch* batch) {
   for (const auto& [object, copy] : objects_.DiskCopiesOf(key)) {
-    batch->DeleteRange(Table::kSlabs, SlabRowKey(copy.number, 0, 0), SlabEndKey(copy.number));
+    rows_.AddRemoval(copy.number, batch);
   }
   // The variant's digest of 32 bytes follows the context's key, whose length is fixed by its first bytes.
   batch->DeleteRange(Table::kObjects, RowKey(key), RowKey(key) + std::string(33, '\xff'));
