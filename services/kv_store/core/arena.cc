@@ -168,6 +168,7 @@ void Arena::ReleaseRegion(State* state) {
     return;
   }
   quarantined_bytes_ += state->footprint_bytes;
+  ++quarantined_regions_;
   state->quarantined = true;
 }
 
@@ -190,6 +191,7 @@ void Arena::DropHold(State* state) {
   held_bytes_ -= state->footprint_bytes;
   if (!state->quarantined) return;
   quarantined_bytes_ -= state->footprint_bytes;
+  --quarantined_regions_;
   Free(state->extents);
 }
 
@@ -206,6 +208,7 @@ Arena::Numbers Arena::numbers() const {
   numbers.held_bytes = held_bytes_;
   numbers.held_bytes_max = held_bytes_max_;
   numbers.quarantined_bytes = quarantined_bytes_;
+  numbers.quarantined_regions = quarantined_regions_;
   numbers.holds_refused = holds_refused_;
   return numbers;
 }

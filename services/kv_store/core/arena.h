@@ -59,7 +59,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
     uint64_t held_bytes = 0;         // of regions that readers hold
     uint64_t held_bytes_max = 0;     // beyond it readers must copy
     uint64_t quarantined_bytes = 0;  // of these, those whose ArenaRegion is gone
-    uint64_t holds_refused = 0;      // since the start
+    uint64_t quarantined_regions = 0;
+    uint64_t holds_refused = 0;  // since the start
   };
   Numbers numbers() const ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -100,6 +101,7 @@ class Arena : public std::enable_shared_from_this<Arena> {
   uint64_t resident_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t held_bytes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t quarantined_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t quarantined_regions_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t holds_refused_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

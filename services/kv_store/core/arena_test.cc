@@ -116,6 +116,7 @@ TEST(ArenaTest, AHeldRegionIsQuarantinedUntilTheLastHoldIsGone) {
   EXPECT_EQ(arena->numbers().quarantined_bytes, 2 * kPage);
   EXPECT_EQ(arena->numbers().used_bytes, 2 * kPage);
   EXPECT_EQ(arena->numbers().regions, 0u);
+  EXPECT_EQ(arena->numbers().quarantined_regions, 1u);
   EXPECT_EQ(arena->Allocate(3 * kPage), nullptr);
   const auto other = arena->Allocate(2 * kPage);
   Fill(other->piece(0), 9);

@@ -35,15 +35,17 @@ std::vector<ByteSpan> SlabsOf(const HostObject& object) {
 
 absl::StatusOr<ObjectPtr> ReadObject(TableStore* tables, SlabStore* slabs, const TenantObjectKey& key,
                                      const Digest& model_identity, const DiskCopy& copy,
-                                     std::unique_ptr<HostBuffer> buffer) {
+                                     std::unique_ptr<ArenaRegion> region) {
   EPIC_ASSIGN_OR_RETURN(ObjectHead head, ReadHead(tables, key, model_identity, copy));
   const auto verify = [&head](uint32_t layer, ByteSpan slab) {
     if (SlabMatches(head, layer, slab)) return absl::OkStatus();
     return absl::DataLossError(ToAbsl("wrong checksum in layer " + std::to_string(layer)));
   };
   const SlabShape shape = SlabShapeOf(head.layout);
-  EPIC_RETURN_IF_ERROR(slabs->Read(copy.number, shape, shape.All(), buffer->bytes(), verify));
-  return std::make_shared<const HostObject>(std::move(head), std::move(buffer));
+  for (const SlabRun& run : SlabRunsIn(region.get(), head.layout)) {
+    EPIC_RETURN_IF_ERROR(slabs->Read(copy.number, shape, run.layers, run.bytes, verify));
+  }
+  return std::make_shared<const HostObject>(std::move(head), std::move(region));
 }
 
 MissCause CauseOf(const absl::Status& status) {

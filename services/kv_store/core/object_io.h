@@ -18,14 +18,14 @@ namespace epic::kv_store {
 // The slabs of an object, by layer.
 std::vector<ByteSpan> SlabsOf(const HostObject& object);
 
-// Reads object entry and slabs of the copy into `buffer`. Checks everything: row format, number, key, layout,
+// Reads object entry and slabs of the copy into `region`. Checks everything: row format, number, key, layout,
 // token ids against the Cache ID (of `model_identity`), block checksums of each layer while later ones are
 // read, sizes.
 // Errors: DataLoss or InvalidArgument (damaged), Unimplemented (another format), NotFound (it is gone), or
 // those of the TableStore and the SlabStore.
 absl::StatusOr<ObjectPtr> ReadObject(TableStore* tables, SlabStore* slabs, const TenantObjectKey& key,
                                      const Digest& model_identity, const DiskCopy& copy,
-                                     std::unique_ptr<HostBuffer> buffer);
+                                     std::unique_ptr<ArenaRegion> region);
 
 // The miss that a failed ReadObject is.
 MissCause CauseOf(const absl::Status& status);

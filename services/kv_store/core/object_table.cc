@@ -7,6 +7,9 @@ namespace {
 
 constexpr size_t kRememberedCauses = 4096;
 
+// By somebody outside the table, in this process or in another one.
+bool IsHeld(const ObjectPtr& object) { return object.use_count() != 1 || object->region().IsHeld(); }
+
 }  // namespace
 
 void ObjectTable::SetPin(const ContextKey& key, const PinState& pin) {
@@ -184,10 +187,10 @@ std::vector<ObjectPtr> ObjectTable::EvictFromMemory(uint64_t bytes) {
     for (auto use = uses_.begin(); use != uses_.end() && freed < bytes;) {
       const auto entry = entries_.find(*use++);
       Entry& candidate = entry->second;
-      const bool held = candidate.memory == nullptr || candidate.memory.use_count() != 1;
+      const bool held = candidate.memory == nullptr || IsHeld(candidate.memory);
       if (held || PinOf(entry->first.context) != pass) continue;
       if (pass == Pin::kHard && !candidate.disk.has_value()) continue;
-      freed += HostMemory::Footprint(HostObject::BufferBytes(candidate.memory->layout()));
+      freed += candidate.memory->region().footprint_bytes();
       evicted.push_back(std::exchange(candidate.memory, nullptr));
       if (!candidate.disk.has_value()) Erase(entry, MissCause::kEvicted);
     }
@@ -237,7 +240,7 @@ ObjectTable::MemoryCounts ObjectTable::Count(uint64_t pending_writes) const {
   for (const auto& [key, entry] : entries_) {
     if (entry.memory == nullptr) continue;
     ++counts.objects;
-    if (entry.memory.use_count() > 1) ++held;
+    if (IsHeld(entry.memory)) ++held;
   }
   counts.leased = held > pending_writes ? held - pending_writes : 0;
   return counts;

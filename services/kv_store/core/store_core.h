@@ -29,7 +29,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/storage/kv_store.h"
-#include "services/kv_store/core/host_memory.h"
+#include "services/kv_store/core/arena.h"
 #include "services/kv_store/core/key_locks.h"
 #include "services/kv_store/core/object_table.h"
 #include "services/kv_store/core/record_table.h"
@@ -41,7 +41,7 @@
 namespace epic::kv_store {
 
 struct StoreOptions {
-  uint64_t memory_bytes = uint64_t{1} << 30;     // of object buffers, uncommitted writers included
+  uint64_t memory_bytes = uint64_t{1} << 30;     // of the arena: objects and uncommitted writers
   uint64_t disk_bytes_max = uint64_t{16} << 30;  // 0: objects are kept in memory only
   // Objects up to this size whose slabs are inline values go through the log with their entry.
   uint64_t small_object_bytes = uint64_t{256} << 10;
@@ -52,7 +52,8 @@ struct StoreOptions {
 class StoreCore final : public KvStore {
  public:
   // Reads what the tables hold. Errors: DataLoss or Unimplemented when a record or tombstone cannot be read,
-  // and those of the TableStore. A damaged object entry is no error: that object is gone.
+  // those of the TableStore, and Unavailable when there is no such memory. A damaged object entry is no
+  // error: that object is gone.
   static absl::StatusOr<std::unique_ptr<StoreCore>> Open(std::unique_ptr<TableStore> tables,
                                                          const StoreOptions& options);
   ~StoreCore() override;
@@ -89,7 +90,7 @@ class StoreCore final : public KvStore {
  private:
   class Writer;
 
-  StoreCore(std::unique_ptr<TableStore> tables, const StoreOptions& options);
+  StoreCore(std::unique_ptr<TableStore> tables, std::shared_ptr<Arena> arena, const StoreOptions& options);
   absl::Status Load();
   absl::Status LoadRecords();
   absl::Status LoadObjects();
@@ -106,7 +107,7 @@ class StoreCore final : public KvStore {
   void ForgetOldTombstones();
   void ReclaimIfDue();
 
-  std::unique_ptr<HostBuffer> AllocateBuffer(const KvLayout& layout);
+  std::unique_ptr<ArenaRegion> AllocateRegion(const KvLayout& layout);
   AcquireResult LoadFromDisk(const TenantObjectKey& key, const Digest& model_identity, const DiskCopy& copy);
   void Quarantine(const TenantObjectKey& key, uint64_t number, MissCause cause);
   absl::StatusOr<ObjectPtr> CommitObject(const TenantObjectKey& key, ObjectPtr object);
@@ -127,7 +128,7 @@ class StoreCore final : public KvStore {
   RowSlabStore rows_;
   const StoreOptions options_;
   const uint64_t disk_limit_;  // of the sum of object sizes: 90 % of disk_bytes_max
-  const std::shared_ptr<HostMemory> memory_;
+  const std::shared_ptr<Arena> arena_;
   KeyLocks locks_;
   RecordTable records_;
   ObjectTable objects_;

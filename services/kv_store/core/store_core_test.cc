@@ -200,6 +200,29 @@ TEST_F(StoreCoreTest, MemoryBudgetHoldsAndLeasedObjectsStay) {
   }
 }
 
+TEST_F(StoreCoreTest, AnObjectMayLieInTheGapsBetweenLeasedOnes) {
+  Open(/*memory_bytes=*/8 * 4096, /*disk_bytes=*/16 << 20);
+  std::vector<std::shared_ptr<const KvObject>> leases;
+  for (uint64_t seed = 0; seed < 8; ++seed) {  // one page each
+    ASSERT_OK_AND_ASSIGN(auto object,
+                         PutObject(store_.get(), kTenant, {Create(seed).id, {}}, LayoutOf(8), seed));
+    if (seed % 3 == 0) leases.push_back(std::move(object));
+  }
+  store_->DrainWrites();
+  const KvLayout layout =
+      LayoutOf(8, /*layers=*/5, /*kv_heads=*/2, /*head_dim=*/64);  // a page for each layer
+  const CacheId a = Create(100).id, b = Create(101).id;
+  ASSERT_OK(PutObject(store_.get(), kTenant, {a, {}}, layout, 100));
+  EXPECT_TRUE(Holds(*Acquire(a, layout).object, 100));
+  ASSERT_OK(PutObject(store_.get(), kTenant, {b, {}}, layout, 101));
+  EXPECT_TRUE(Holds(*Acquire(b, layout).object, 101));
+  store_->DrainWrites();
+  const AcquireResult from_disk = Acquire(a, layout);
+  ASSERT_NE(from_disk.object, nullptr) << static_cast<int>(from_disk.cause);
+  EXPECT_TRUE(Holds(*from_disk.object, 100));
+  for (size_t lease = 0; lease < leases.size(); ++lease) EXPECT_TRUE(Holds(*leases[lease], 3 * lease));
+}
+
 TEST_F(StoreCoreTest, AllLeasedMeansStorageFullOrNoMemory) {
   Open(/*memory_bytes=*/2 * 4096, /*disk_bytes=*/16 << 20);
   const KvLayout layout = LayoutOf(8);

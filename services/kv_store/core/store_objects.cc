@@ -41,8 +41,8 @@ absl::Status CheckObjectKey(const ObjectKey& key, const KvLayout& layout) {
 class StoreCore::Writer final : public ObjectWriter {
  public:
   Writer(StoreCore* core, TenantObjectKey key, const KvLayout& layout, std::vector<TokenId> tokens,
-         std::unique_ptr<HostBuffer> buffer)
-      : core_(core), key_(std::move(key)), written_(layout.layers), buffer_(std::move(buffer)) {
+         std::unique_ptr<ArenaRegion> region)
+      : core_(core), key_(std::move(key)), written_(layout.layers), region_(std::move(region)) {
     head_.id = key_.context.id;
     head_.variant = key_.variant.ToDigest();
     head_.layout = layout;
@@ -63,8 +63,7 @@ class StoreCore::Writer final : public ObjectWriter {
       return absl::FailedPreconditionError("layer is written already");
     const uint64_t blocks = BlocksPerLayer(layout);
     const auto crcs = std::span(head_.block_crcs).subspan(layer * blocks, blocks);
-    CopyWithBlockCrcs(layout, slab, buffer_->bytes().subspan(HostObject::Offset(layout, layer), slab.size()),
-                      crcs);
+    CopyWithBlockCrcs(layout, slab, SlabIn(region_.get(), layout, layer), crcs);
     written_[layer] = true;
     return absl::OkStatus();
   }
@@ -75,7 +74,7 @@ class StoreCore::Writer final : public ObjectWriter {
         return absl::FailedPreconditionError("a layer is missing");
       }
       head_.build = BuildDigest(head_.block_crcs);
-      object_ = std::make_shared<const HostObject>(std::move(head_), std::move(buffer_));
+      object_ = std::make_shared<const HostObject>(std::move(head_), std::move(region_));
       --core_->reservations_;
     }
     EPIC_ASSIGN_OR_RETURN(ObjectPtr visible, core_->CommitObject(key_, object_));
@@ -87,19 +86,19 @@ class StoreCore::Writer final : public ObjectWriter {
   StoreCore* const core_;
   const TenantObjectKey key_;
   std::vector<bool> written_;
-  ObjectHead head_;                     // moved into object_ by the first Commit
-  std::unique_ptr<HostBuffer> buffer_;  // the same
-  ObjectPtr object_;                    // set: committed, or tried to
+  ObjectHead head_;                      // moved into object_ by the first Commit
+  std::unique_ptr<ArenaRegion> region_;  // the same
+  ObjectPtr object_;                     // set: committed, or tried to
 };
 
-std::unique_ptr<HostBuffer> StoreCore::AllocateBuffer(const KvLayout& layout) {
-  const uint64_t bytes = HostObject::BufferBytes(layout);
-  if (HostMemory::Footprint(bytes) > memory_->capacity_bytes()) return nullptr;
+std::unique_ptr<ArenaRegion> StoreCore::AllocateRegion(const KvLayout& layout) {
+  const uint64_t bytes = SlabFootprint(layout);
+  if (bytes > arena_->capacity_bytes()) return nullptr;
   while (true) {
-    if (auto buffer = memory_->Allocate(bytes)) return buffer;
-    if (!objects_.EvictFromMemory(HostMemory::Footprint(bytes)).empty()) continue;
+    if (auto region = AllocateSlabs(arena_.get(), layout)) return region;
+    if (!objects_.EvictFromMemory(bytes).empty()) continue;
     // What is left is leased, or on its way to disk and free to go after that.
-    if (!writer_->WaitForProgress()) return memory_->Allocate(bytes);
+    if (!writer_->WaitForProgress()) return AllocateSlabs(arena_.get(), layout);
   }
 }
 
@@ -111,10 +110,10 @@ absl::StatusOr<std::unique_ptr<ObjectWriter>> StoreCore::Reserve(std::string_vie
   if (tokens.size() != layout.tokens) {
     return absl::InvalidArgumentError("an object has one row for each token of its context");
   }
-  auto buffer = AllocateBuffer(layout);
-  if (buffer == nullptr) return NoRoom(HostObject::BufferBytes(layout), memory_->capacity_bytes());
+  auto region = AllocateRegion(layout);
+  if (region == nullptr) return NoRoom(SlabFootprint(layout), arena_->capacity_bytes());
   const TenantObjectKey object{{std::string(tenant), key.id}, key.variant};
-  return std::make_unique<Writer>(this, object, layout, std::move(tokens), std::move(buffer));
+  return std::make_unique<Writer>(this, object, layout, std::move(tokens), std::move(region));
 }
 
 absl::StatusOr<ObjectPtr> StoreCore::CommitObject(const TenantObjectKey& key, ObjectPtr object) {
@@ -154,11 +153,11 @@ absl::StatusOr<AcquireResult> StoreCore::Acquire(std::string_view tenant, const 
 
 AcquireResult StoreCore::LoadFromDisk(const TenantObjectKey& key, const Digest& model_identity,
                                       const DiskCopy& copy) {
-  auto buffer = AllocateBuffer(copy.layout);
-  if (buffer == nullptr) {
+  auto region = AllocateRegion(copy.layout);
+  if (region == nullptr) {
     return {.object = objects_.FinishLoad(key, copy.number, nullptr), .cause = MissCause::kNoMemory};
   }
-  auto object = ReadObject(tables_.get(), &rows_, key, model_identity, copy, std::move(buffer));
+  auto object = ReadObject(tables_.get(), &rows_, key, model_identity, copy, std::move(region));
   if (object.ok()) {
     return {.object = objects_.FinishLoad(key, copy.number, *object), .cause = MissCause::kEvicted};
   }
@@ -356,15 +355,16 @@ StoreUsage StoreCore::Usage() {
   const uint64_t pending = writer_->pending();
   const ObjectTable::MemoryCounts counts = objects_.Count(pending);
   const uint64_t reservations = reservations_.load();
-  // Buffers of objects that are no longer findable and still held: deleted or replaced while leased.
+  // Regions of objects that are no longer findable and still held: deleted or replaced while leased.
+  const Arena::Numbers arena = arena_->numbers();
   const uint64_t accounted = counts.objects + reservations;
-  const uint64_t buffers = memory_->buffers();
+  const uint64_t regions = arena.regions + arena.quarantined_regions;
   StoreUsage usage;
   usage.contexts = records_.VisibleCount();
   usage.objects_in_memory = counts.objects;
-  usage.memory_bytes = memory_->used_bytes();
-  usage.memory_capacity_bytes = memory_->capacity_bytes();
-  usage.leased_objects = counts.leased + (buffers > accounted ? buffers - accounted : 0);
+  usage.memory_bytes = arena.used_bytes;
+  usage.memory_capacity_bytes = arena_->capacity_bytes();
+  usage.leased_objects = counts.leased + (regions > accounted ? regions - accounted : 0);
   usage.disk_bytes = tables_->PhysicalBytes();
   usage.reservations = reservations;
   return usage;

@@ -28,12 +28,13 @@ absl::Status Unreadable(std::string_view what, const absl::Status& status) {
 
 }  // namespace
 
-StoreCore::StoreCore(std::unique_ptr<TableStore> tables, const StoreOptions& options)
+StoreCore::StoreCore(std::unique_ptr<TableStore> tables, std::shared_ptr<Arena> arena,
+                     const StoreOptions& options)
     : tables_(std::make_unique<WatchedTables>(std::move(tables), options.clock)),
       rows_(tables_.get()),
       options_(options),
       disk_limit_(options.disk_bytes_max / 10 * 9),
-      memory_(HostMemory::Create(options.memory_bytes)),
+      arena_(std::move(arena)),
       records_(options.clock),
       objects_(options.clock) {}
 
@@ -41,7 +42,8 @@ StoreCore::~StoreCore() { Stop(); }
 
 absl::StatusOr<std::unique_ptr<StoreCore>> StoreCore::Open(std::unique_ptr<TableStore> tables,
                                                            const StoreOptions& options) {
-  std::unique_ptr<StoreCore> store(new StoreCore(std::move(tables), options));
+  EPIC_ASSIGN_OR_RETURN(auto arena, Arena::Create({.capacity_bytes = options.memory_bytes}));
+  std::unique_ptr<StoreCore> store(new StoreCore(std::move(tables), std::move(arena), options));
   EPIC_RETURN_IF_ERROR(store->Load());
   StoreCore* const core = store.get();
   store->writer_ = std::make_unique<WriteBehind>(
@@ -295,7 +297,7 @@ std::unique_ptr<KvStore> MakeMemoryKvStore(uint64_t memory_bytes, const Clock* c
   auto tables = std::make_unique<MemoryTableStore>(std::make_shared<MemoryDisk>());
   auto store = StoreCore::Open(
       std::move(tables), {.memory_bytes = memory_bytes, .disk_bytes_max = 0, .clock = clock, .writer = {}});
-  EPIC_CHECK(store.ok());  // an empty disk in memory always opens
+  EPIC_CHECK(store.ok());  // an empty disk in memory always opens, where there is memory
   return *std::move(store);
 }
 
