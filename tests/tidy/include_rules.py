@@ -46,6 +46,7 @@ THIRD_PARTY = [
      r"common/rpc/|services/\w+/rpc/|services/\w+/main\.cc|services/(node|cli)/|loadgen/", "the core's own types"),
     ("RocksDB", r"rocksdb/", r"services/kv_store/(?!core/)|common/status/rocksdb_status",
      "the table interface of the store's core"),
+    ("liburing", r"liburing", r"services/kv_store/extents/uring_engine", "the I/O engine interface of extents/"),
     ("UCX", r"uc[pstm]/", r"common/transport/ucx/", "common/transport"),
     ("CUDA", r"cuda|cublas|nccl|nvml", r"kernels/", "the device interface of kernels/"),
     ("oneDNN", r"(oneapi/)?dnnl", r"kernels/", "kernels/matmul"),

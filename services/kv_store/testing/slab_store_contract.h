@@ -5,8 +5,6 @@
 #define EPIC_SERVICES_KV_STORE_TESTING_SLAB_STORE_CONTRACT_H_
 
 #include <cstdint>
-#include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,7 +17,9 @@
 
 #include "common/base/random.h"
 #include "common/testing/status_matchers.h"
+#include "services/kv_store/core/aligned_buffer.h"
 #include "services/kv_store/core/slab_store.h"
+#include "services/kv_store/testing/slab_images.h"
 
 namespace epic::kv_store {
 
@@ -41,65 +41,6 @@ struct SlabBackEnd {
   std::string name;
   std::function<std::unique_ptr<SlabWorld>()> make;
 };
-
-// Memory at a page's start.
-class AlignedBytes {
- public:
-  explicit AlignedBytes(uint64_t bytes)
-      : bytes_(bytes),
-        data_(static_cast<std::byte*>(std::aligned_alloc(kSlabPageBytes, RoundUpToPage(bytes))), &std::free) {
-    std::memset(data_.get(), 0xee, RoundUpToPage(bytes));
-  }
-  MutableByteSpan span() { return {data_.get(), bytes_}; }
-
- private:
-  uint64_t bytes_;
-  std::unique_ptr<std::byte, void (*)(void*)> data_;
-};
-
-struct TestImage {
-  SlabShape shape;
-  std::vector<std::string> slabs;
-
-  static TestImage Of(uint64_t seed, uint32_t layers, uint64_t layer_bytes) {
-    const uint64_t alignment = layer_bytes < kSlabPageBytes ? 64 : kSlabPageBytes;
-    TestImage image{.shape = {.layers = layers,
-                              .layer_bytes = layer_bytes,
-                              .stride = (layer_bytes + alignment - 1) / alignment * alignment},
-                    .slabs = {}};
-    Rng rng(seed);
-    for (uint32_t layer = 0; layer < layers; ++layer) {
-      std::string slab(layer_bytes, '\0');
-      for (char& byte : slab) byte = static_cast<char>(rng.Next());
-      image.slabs.push_back(std::move(slab));
-    }
-    return image;
-  }
-  std::vector<ByteSpan> spans() const {
-    std::vector<ByteSpan> spans;
-    for (const std::string& slab : slabs) spans.push_back(AsBytes(slab));
-    return spans;
-  }
-};
-
-// Reads layers and compares; fails the test where bytes or order are wrong.
-inline absl::Status ReadAndCompare(SlabStore* store, uint64_t number, const TestImage& image,
-                                   LayerRange layers) {
-  AlignedBytes out(image.shape.ReadBytes(layers));
-  uint32_t next = layers.begin;
-  const absl::Status status =
-      store->Read(number, image.shape, layers, out.span(), [&](uint32_t layer, ByteSpan slab) {
-        EXPECT_EQ(layer, next++) << "layers come in order";
-        EXPECT_TRUE(AsText(slab) == image.slabs[layer]) << "wrong bytes in layer " << layer;
-        const uint64_t at = layer * image.shape.stride - image.shape.PageBegin(layers.begin);
-        EXPECT_EQ(slab.data(), out.span().data() + at) << "in the caller's memory";
-        return absl::OkStatus();
-      });
-  if (status.ok()) {
-    EXPECT_EQ(next, layers.end);
-  }
-  return status;
-}
 
 class SlabStoreContractTest : public ::testing::TestWithParam<SlabBackEnd> {
  protected:
@@ -205,13 +146,13 @@ TEST_P(SlabStoreContractTest, ImagesOfEveryShapeComeBackWholeAndByLayer) {
 TEST_P(SlabStoreContractTest, AnErrorOfTheReaderEndsTheRead) {
   const TestImage image = TestImage::Of(1, 4, 5000);
   const uint64_t number = Put(image);
-  AlignedBytes out(image.shape.ReadBytes(image.shape.All()));
+  AlignedBuffer out(image.shape.ReadBytes(image.shape.All()));
   int layers = 0;
   const auto refuse = [&](uint32_t layer, ByteSpan) {
     ++layers;
     return layer == 1 ? absl::DataLossError("wrong") : absl::OkStatus();
   };
-  EXPECT_THAT(store_->Read(number, image.shape, image.shape.All(), out.span(), refuse),
+  EXPECT_THAT(store_->Read(number, image.shape, image.shape.All(), out.bytes(), refuse),
               epic::testing::StatusIs(absl::StatusCode::kDataLoss));
   EXPECT_EQ(layers, 2);
   CheckAll();
