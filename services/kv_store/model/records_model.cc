@@ -1,0 +1,363 @@
+#include "services/kv_store/model/records_model.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace epic::kv_store {
+namespace {
+
+using Model = RecordsModel;
+
+constexpr uint8_t Bit(int node) { return static_cast<uint8_t>(1u << node); }
+
+int Serving(const Model::State& state) {
+  return static_cast<int>(std::count_if(state.nodes.begin(), state.nodes.end(), [](const Model::Node& node) {
+    return node.up == Model::Up::kServing;
+  }));
+}
+
+bool KnowsOf(const Model::Held& held) { return held.created + held.deleted + held.expired > 0; }
+
+}  // namespace
+
+Model::State RecordsModel::First() const {
+  State state{};
+  for (Node& node : state.nodes) node.up = Up::kServing;
+  return state;
+}
+
+// --- the rules
+
+bool RecordsModel::Counts(const Held& held) const {
+  const uint8_t last = std::max(held.created, held.expiry_stamp);
+  if (held.created == 0 || (rules_.creation_decides ? held.created : last) <= held.deleted) return false;
+  return (rules_.expiry_names_its_stamp ? held.expiry_stamp : held.created) > held.expired;
+}
+
+void RecordsModel::Merge(const Held& from, Held* to) const {
+  to->created = std::max(to->created, from.created);
+  if (from.expiry_stamp > to->expiry_stamp) {
+    to->expiry = from.expiry;
+    to->expiry_stamp = from.expiry_stamp;
+  }
+  if (from.deleted > to->deleted || from.expired > to->expired) {
+    to->gone_at = std::max(to->gone_at, from.gone_at);
+  }
+  to->deleted = std::max(to->deleted, from.deleted);
+  to->expired = std::max(to->expired, from.expired);
+  if (!Counts(*to)) to->created = to->expiry = to->expiry_stamp = 0;
+}
+
+void RecordsModel::Write(const Held& held, Node* node) const {
+  node->memory = held;
+  if (rules_.sync_before_ack) node->disk = held;
+}
+
+bool RecordsModel::IsSource(const Node& node) const {
+  if (node.up == Up::kServing) return true;
+  return node.up == Up::kJoining && !(rules_.empty_is_no_source && node.empty != 0);
+}
+
+bool RecordsModel::MayServe(const Node& node) const {
+  if (!rules_.joins_before_serving) return true;
+  const bool all = node.empty != 0 && rules_.empty_node_asks_all;
+  return std::popcount(node.fetched) >= (all ? kNodes - 1 : kNodes - kReplicas);
+}
+
+// Whatever it holds may be older than tombstones that others have forgotten since.
+void RecordsModel::Restart(uint8_t clock, Node* node) const {
+  if (!rules_.long_away_is_empty || clock - node->served_at < kAwayTicks) return;
+  node->memory = node->disk = {};
+  node->empty = 1;
+  node->fetched = 0;
+}
+
+// --- changes
+
+void RecordsModel::Begin(Kind kind, uint8_t expiry, int slot, State* state) const {
+  Change& change = state->changes[slot];
+  change = {.kind = kind, .stamp = ++state->begun, .expiry = expiry, .since = state->clock};
+  for (int n = 0; n < kNodes; ++n) {
+    const Node& node = state->nodes[n];
+    if (node.up != Up::kDown) change.targets |= Bit(n);
+    if (kind == Kind::kExpiry && node.up == Up::kServing && Answers(node.memory, state->clock)) {
+      change.created = std::max(change.created, node.memory.created);
+    }
+  }
+  const bool contradicts = (kind == Kind::kCreate && state->promise == Promise::kDead) ||
+                           (kind == Kind::kDelete && state->promise == Promise::kLive);
+  if (contradicts) state->promise = Promise::kAny;
+  if (kind != Kind::kDelete && state->promise == Promise::kLive) {
+    state->exact = 0;
+    // Until it is acknowledged either expiry may be seen; the earlier one is what still holds.
+    state->until = std::min(state->until, expiry);
+  }
+}
+
+// False: there is nothing that it could do.
+bool RecordsModel::ApplyTo(Change* change, uint8_t clock, Node* node) const {
+  Held held = node->memory;
+  switch (change->kind) {
+    case Kind::kNone:
+      return false;
+    case Kind::kCreate:
+      Merge({.created = change->stamp, .expiry = change->expiry, .expiry_stamp = change->stamp}, &held);
+      break;
+    case Kind::kExpiry:
+      if (!Answers(held, clock) && KnowsOf(held)) change->refused = 1;
+      if (change->refused != 0 || (!rules_.carries_the_record && !KnowsOf(held))) return true;
+      Merge({.created = change->created, .expiry = change->expiry, .expiry_stamp = change->stamp}, &held);
+      break;
+    case Kind::kDelete:
+      Merge({.deleted = change->stamp, .gone_at = clock}, &held);
+      break;
+  }
+  Write(held, node);
+  return true;
+}
+
+bool RecordsModel::CanAcknowledge(const State& state, const Change& change) const {
+  if (change.kind == Kind::kNone || change.refused != 0) return false;
+  int disks = 0;
+  for (int n = 0; n < kNodes; ++n) {
+    const bool has = (change.applied & Bit(n)) != 0;
+    const bool asked = rules_.ack_needs_all_up || (change.targets & Bit(n)) != 0;
+    if (state.nodes[n].up != Up::kDown && asked && !has) return false;
+    disks += has && state.nodes[n].empty == 0 ? 1 : 0;
+  }
+  return disks >= kReplicas;
+}
+
+// It will not be acknowledged, or what overlapped with it may come before or behind it.
+void RecordsModel::Unsettle(const Change& change, State* state) const {
+  state->unsettled = std::max(state->unsettled, change.stamp);
+  if (change.kind == Kind::kCreate) {
+    state->unsettled_create = std::max(state->unsettled_create, change.stamp);
+  }
+}
+
+void RecordsModel::Acknowledge(int slot, State* state) const {
+  const Change change = state->changes[slot];
+  const Change& other = state->changes[1 - slot];
+  state->changes[slot] = {};
+  if (change.kind == Kind::kDelete) {
+    // Only a create could bring it back.
+    const bool settled = other.kind != Kind::kCreate && state->unsettled_create < change.stamp;
+    state->promise = settled ? Promise::kDead : Promise::kAny;
+    if (other.kind != Kind::kNone) Unsettle(change, state);
+    return;
+  }
+  if (other.kind != Kind::kNone || state->unsettled > change.stamp) {
+    if (state->promise == Promise::kLive || change.kind == Kind::kCreate) state->promise = Promise::kAny;
+    Unsettle(change, state);
+    return;
+  }
+  if (change.kind == Kind::kExpiry && state->promise != Promise::kLive) return;
+  state->promise = Promise::kLive;
+  state->until = change.expiry;
+  state->exact = 1;
+}
+
+void RecordsModel::ChangeSteps(const State& state, const StepVisitor<State>& visit) const {
+  for (int slot = 0; slot < 2; ++slot) {
+    const Change& change = state.changes[slot];
+    if (change.kind == Kind::kNone) {
+      if (slot == 1 && state.changes[0].kind == Kind::kNone) continue;  // the first one goes to slot 0
+      if (state.begun == bounds_.changes || Serving(state) < kReplicas) continue;
+      const auto begin = [&](const char* what, Kind kind, uint8_t expiry) {
+        State next = state;
+        Begin(kind, expiry, slot, &next);
+        visit({what, slot}, next);
+      };
+      begin("begin create", Kind::kCreate, kNever);
+      begin("begin delete", Kind::kDelete, 0);
+      if (!bounds_.expires) continue;
+      begin("begin create, one tick", Kind::kCreate, state.clock + 1);
+      const bool found = std::any_of(state.nodes.begin(), state.nodes.end(), [&](const Node& node) {
+        return node.up == Up::kServing && Answers(node.memory, state.clock);
+      });
+      if (!found) continue;
+      begin("begin expiry, one tick", Kind::kExpiry, state.clock + 1);
+      begin("begin expiry, never", Kind::kExpiry, kNever);
+      continue;
+    }
+    for (int n = 0; n < kNodes; ++n) {
+      if (state.nodes[n].up == Up::kDown || (change.applied & Bit(n)) != 0) continue;
+      State next = state;
+      next.changes[slot].applied |= Bit(n);
+      if (ApplyTo(&next.changes[slot], state.clock, &next.nodes[n])) visit({"apply", slot, n}, next);
+    }
+    if (CanAcknowledge(state, change)) {
+      State next = state;
+      Acknowledge(slot, &next);
+      visit({"acknowledge", slot}, next);
+    }
+    State next = state;
+    next.changes[slot] = {};
+    Unsettle(change, &next);
+    if (change.applied != 0) visit({"abandon", slot}, next);
+  }
+}
+
+// --- what goes wrong
+
+void RecordsModel::FaultSteps(const State& state, const StepVisitor<State>& visit) const {
+  for (int n = 0; n < kNodes; ++n) {
+    const Node& node = state.nodes[n];
+    if (node.up != Up::kDown && state.crashes < bounds_.crashes) {
+      State next = state;
+      Node& down = next.nodes[n];
+      ++next.crashes;
+      down.up = Up::kDown;
+      down.fetched = 0;
+      if (node.up == Up::kServing) down.served_at = state.clock;
+      down.memory = down.disk;
+      if (state.copy.to == n) next.copy = {};
+      visit({"crash", n}, next);
+    }
+    if (node.up == Up::kDown && node.empty == 0 && state.losses < bounds_.losses) {
+      State next = state;
+      ++next.losses;
+      next.nodes[n].memory = next.nodes[n].disk = {};
+      next.nodes[n].empty = 1;
+      for (Change& change : next.changes) change.applied &= static_cast<uint8_t>(~Bit(n));
+      visit({"lose disk", n}, next);
+    }
+  }
+}
+
+// --- nodes by themselves
+
+void RecordsModel::NodeSteps(const State& state, const StepVisitor<State>& visit) const {
+  if (state.clock < bounds_.ticks) {
+    State next = state;
+    ++next.clock;
+    for (Node& node : next.nodes) {
+      if (node.up != Up::kServing) Restart(next.clock, &node);
+    }
+    for (Change& change : next.changes) {
+      const bool late = change.kind != Kind::kNone && next.clock - change.since >= kChangeTicks;
+      if (!late || !rules_.changes_in_time) continue;
+      Unsettle(change, &next);
+      change = {};
+    }
+    if (rules_.repair_in_time) next.copy = {};
+    visit({"tick"}, next);
+  }
+  for (int n = 0; n < kNodes; ++n) {
+    const Node& node = state.nodes[n];
+    if (node.up == Up::kDown) {
+      State next = state;
+      next.nodes[n].up = Up::kJoining;
+      visit({"return", n}, next);
+      continue;
+    }
+    if (node.up == Up::kJoining) {
+      if (MayServe(node)) {
+        State next = state;
+        next.nodes[n].up = Up::kServing;
+        next.nodes[n].empty = 0;
+        next.nodes[n].fetched = 0;
+        visit({"serve", n}, next);
+      }
+      for (int from = 0; from < kNodes; ++from) {
+        if (from == n || (node.fetched & Bit(from)) != 0 || !IsSource(state.nodes[from])) continue;
+        State next = state;
+        Held held = node.memory;
+        Merge(state.nodes[from].memory, &held);
+        Write(held, &next.nodes[n]);
+        next.nodes[n].fetched |= Bit(from);
+        visit({"fetch", n, from}, next);
+      }
+      continue;
+    }
+    const Held& held = node.memory;
+    if (Counts(held) && state.clock >= held.expiry) {
+      State next = state;
+      Held gone = held;
+      Merge({.expired = rules_.expiry_names_its_stamp ? held.expiry_stamp : state.begun,
+             .gone_at = state.clock},
+            &gone);
+      Write(gone, &next.nodes[n]);
+      visit({"expire", n}, next);
+    }
+    if (held.deleted + held.expired > 0 && state.clock - held.gone_at >= kTombstoneTicks) {
+      State next = state;
+      Held fresh = held;
+      fresh.deleted = fresh.expired = fresh.gone_at = 0;
+      Write(fresh, &next.nodes[n]);
+      visit({"forget", n}, next);
+    }
+  }
+}
+
+void RecordsModel::RepairSteps(const State& state, const StepVisitor<State>& visit) const {
+  if (state.copy.on_its_way != 0) {
+    Node node = state.nodes[state.copy.to];
+    if (node.up == Up::kDown) return;
+    State next = state;
+    Held held = node.memory;
+    Merge(state.copy.held, &held);
+    Write(held, &next.nodes[state.copy.to]);
+    next.copy = {};
+    visit({"copy arrives", state.copy.to}, next);
+    return;
+  }
+  for (int from = 0; from < kNodes; ++from) {
+    if (state.nodes[from].up != Up::kServing || !Counts(state.nodes[from].memory)) continue;
+    for (int to = 0; to < kNodes; ++to) {
+      if (to == from || state.nodes[to].up != Up::kServing || state.nodes[to].memory.created != 0) continue;
+      State next = state;
+      next.copy = {.on_its_way = 1, .to = static_cast<uint8_t>(to), .held = state.nodes[from].memory};
+      visit({"copy leaves", to, from}, next);
+    }
+  }
+}
+
+void RecordsModel::Steps(const State& state, const StepVisitor<State>& visit) const {
+  ChangeSteps(state, visit);
+  FaultSteps(state, visit);
+  NodeSteps(state, visit);
+  RepairSteps(state, visit);
+}
+
+// --- promises
+
+std::string RecordsModel::Fault(const State& state) const {
+  const bool promised = state.promise == Promise::kLive && state.clock < state.until;
+  const bool over = state.promise == Promise::kDead ||
+                    (state.promise == Promise::kLive && state.exact != 0 && state.clock >= state.until);
+  int serving = 0, found = 0, disks = 0;
+  for (int n = 0; n < kNodes; ++n) {
+    const Node& node = state.nodes[n];
+    const bool answers = Answers(node.memory, state.clock);
+    disks += Answers(node.disk, state.clock) ? 1 : 0;
+    if (node.up != Up::kServing) continue;
+    ++serving;
+    found += answers ? 1 : 0;
+    if (over && answers) return "node " + std::to_string(n) + " serves what is gone";
+    if (promised && !answers && KnowsOf(node.memory)) {
+      return "node " + std::to_string(n) + " denies what is live";
+    }
+  }
+  if (promised && disks == 0) return "a live context is on no disk";
+  if (promised && serving >= kReplicas && found == 0) return "no serving node has a live context";
+  return "";
+}
+
+std::string RecordsModel::Describe(const State& state) const {
+  const char* const up[] = {"down", "joins", "serves"};
+  const char* const promises[] = {"any", "live", "dead"};
+  std::string text = "clock " + std::to_string(state.clock);
+  for (const Node& node : state.nodes) {
+    const Held& held = node.memory;
+    text += " | " + std::string(up[static_cast<int>(node.up)]) + (node.empty != 0 ? " empty" : "") + " c" +
+            std::to_string(held.created) + " e" + std::to_string(held.expiry) + "/" +
+            std::to_string(held.expiry_stamp) + " d" + std::to_string(held.deleted) + " x" +
+            std::to_string(held.expired);
+  }
+  return text + " | promised " + promises[static_cast<int>(state.promise)] + " until " +
+         std::to_string(state.until);
+}
+
+}  // namespace epic::kv_store

@@ -1,0 +1,67 @@
+// As records_model_test.cc, within wider bounds: up to ten million states each.
+#include "services/kv_store/model/records_model.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+namespace epic::kv_store {
+namespace {
+
+Exploration Explore(const RecordRules& rules, const RecordBounds& bounds) {
+  const RecordsModel model(rules, bounds);
+  const auto begin = std::chrono::steady_clock::now();
+  const Exploration result = Explorer(model).Run();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  std::printf("%llu states, %llu steps, %.1f s\n", static_cast<unsigned long long>(result.states),
+              static_cast<unsigned long long>(result.steps), took.count());
+  return result;
+}
+
+TEST(RecordsModelSlowTest, NoPromiseBreaksWithinWiderBounds) {
+  const RecordBounds wide[] = {
+      {.changes = 2, .crashes = 1, .losses = 0, .ticks = 1, .expires = true},
+      {.changes = 2, .crashes = 1, .losses = 0, .ticks = 3, .expires = false},
+      {.changes = 2, .crashes = 2, .losses = 1, .ticks = 0, .expires = false},
+      {.changes = 3, .crashes = 1, .losses = 0, .ticks = 0, .expires = false},
+      {.changes = 3, .crashes = 0, .losses = 0, .ticks = 1, .expires = true},
+  };
+  for (const RecordBounds& bounds : wide) {
+    const Exploration result = Explore({}, bounds);
+    EXPECT_EQ(result.fault, "") << result.trace;
+    EXPECT_TRUE(result.complete);
+  }
+}
+
+TEST(RecordsModelSlowTest, WithoutARuleAPromiseBreaks) {
+  const struct {
+    const char* rule;
+    bool RecordRules::*flag;
+    RecordBounds bounds;
+  } cases[] = {
+      {"a node without its disk asks all",
+       &RecordRules::empty_node_asks_all,
+       {.changes = 2, .crashes = 2, .losses = 1, .ticks = 0, .expires = false}},
+      {"nobody learns from a node without its disk",
+       &RecordRules::empty_is_no_source,
+       {.changes = 2, .crashes = 2, .losses = 1, .ticks = 0, .expires = false}},
+      {"creation decides",
+       &RecordRules::creation_decides,
+       {.changes = 3, .crashes = 0, .losses = 0, .ticks = 1, .expires = true}},
+      {"a change carries the record",
+       &RecordRules::carries_the_record,
+       {.changes = 2, .crashes = 1, .losses = 0, .ticks = 1, .expires = true}},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.rule);
+    RecordRules rules;
+    rules.*c.flag = false;
+    const Exploration result = Explore(rules, c.bounds);
+    EXPECT_NE(result.fault.find("serves what is gone"), std::string::npos) << result.trace;
+  }
+}
+
+}  // namespace
+}  // namespace epic::kv_store

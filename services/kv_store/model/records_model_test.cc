@@ -1,0 +1,83 @@
+// Every state that three nodes with one context can reach within bounds keeps the promises; and each rule is
+// needed: without it the machine shows how a promise breaks.
+#include "services/kv_store/model/records_model.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+namespace epic::kv_store {
+namespace {
+
+Exploration Explore(const RecordRules& rules, const RecordBounds& bounds) {
+  const RecordsModel model(rules, bounds);
+  const auto begin = std::chrono::steady_clock::now();
+  const Exploration result = Explorer(model).Run();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  std::printf("%llu states, %llu steps, %.1f s\n", static_cast<unsigned long long>(result.states),
+              static_cast<unsigned long long>(result.steps), took.count());
+  return result;
+}
+
+void ExpectNoFault(const RecordBounds& bounds) {
+  const Exploration result = Explore({}, bounds);
+  EXPECT_EQ(result.fault, "") << result.trace;
+  EXPECT_TRUE(result.complete);
+}
+
+TEST(RecordsModelTest, NoPromiseBreaks) {
+  ExpectNoFault({.changes = 2, .crashes = 1, .losses = 1, .ticks = 0, .expires = false});
+  ExpectNoFault({.changes = 2, .crashes = 1, .losses = 0, .ticks = 1, .expires = false});
+  ExpectNoFault({.changes = 2, .crashes = 0, .losses = 0, .ticks = 2, .expires = true});
+}
+
+TEST(RecordsModelTest, WithoutARuleAPromiseBreaks) {
+  const struct {
+    const char* rule;
+    bool RecordRules::*flag;
+    RecordBounds bounds;
+    const char* fault;
+  } cases[] = {
+      {"sync before the answer",
+       &RecordRules::sync_before_ack,
+       {.changes = 1, .crashes = 2, .losses = 0, .ticks = 0, .expires = false},
+       "on no disk"},
+      {"every node that is up answers",
+       &RecordRules::ack_needs_all_up,
+       {.changes = 2, .crashes = 1, .losses = 0, .ticks = 0, .expires = false},
+       "serves what is gone"},
+      {"join before serving",
+       &RecordRules::joins_before_serving,
+       {.changes = 2, .crashes = 1, .losses = 0, .ticks = 0, .expires = false},
+       "serves what is gone"},
+      {"an expiry names its stamp",
+       &RecordRules::expiry_names_its_stamp,
+       {.changes = 2, .crashes = 0, .losses = 0, .ticks = 1, .expires = true},
+       "denies what is live"},
+      {"away for long is empty",
+       &RecordRules::long_away_is_empty,
+       {.changes = 2, .crashes = 1, .losses = 0, .ticks = 2, .expires = false},
+       "serves what is gone"},
+      {"changes have a deadline",
+       &RecordRules::changes_in_time,
+       {.changes = 2, .crashes = 0, .losses = 0, .ticks = 2, .expires = false},
+       "serves what is gone"},
+      {"repair has a deadline",
+       &RecordRules::repair_in_time,
+       {.changes = 2, .crashes = 0, .losses = 0, .ticks = 2, .expires = false},
+       "serves what is gone"},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.rule);
+    RecordRules rules;
+    rules.*c.flag = false;
+    const Exploration result = Explore(rules, c.bounds);
+    EXPECT_NE(result.fault.find(c.fault), std::string::npos) << result.fault << "\n" << result.trace;
+    EXPECT_NE(result.trace.find("acknowledge"), std::string::npos) << result.trace;
+  }
+}
+
+}  // namespace
+}  // namespace epic::kv_store
