@@ -14,7 +14,7 @@ namespace {
 constexpr uint32_t kTombstoneMagic = 0x31425445;  // "ETB1"
 constexpr uint32_t kEntryMagic = 0x31454f45;      // "EOE1"
 constexpr uint32_t kTombstoneVersion = 2;
-constexpr uint32_t kEntryVersion = 1;
+constexpr uint32_t kEntryVersion = 2;
 constexpr size_t kCacheIdBytes = 36;
 constexpr size_t kDigestBytes = 32;
 
@@ -115,7 +115,8 @@ absl::StatusOr<Tombstone> DecodeTombstone(ByteSpan bytes) {
 }
 
 std::string EncodeObjectEntry(const ObjectEntry& entry) {
-  std::string out = Begin(kEntryMagic, kEntryVersion);
+  EPIC_CHECK(entry.extents.size() <= kMaxSlabExtents);
+  std::string out = Begin(kEntryMagic, entry.extents.empty() ? 1 : kEntryVersion);
   AppendLittle<uint64_t>(&out, entry.number);
   AppendLittle<uint8_t>(&out, static_cast<uint8_t>(entry.variant.prefix));
   out.append(entry.variant.prefix_tokens.view());
@@ -124,6 +125,12 @@ std::string EncodeObjectEntry(const ObjectEntry& entry) {
   const std::string head = EncodeHead(entry.head);
   AppendLittle<uint32_t>(&out, static_cast<uint32_t>(head.size()));
   out.append(head);
+  if (!entry.extents.empty()) AppendLittle<uint32_t>(&out, static_cast<uint32_t>(entry.extents.size()));
+  for (const SlabExtent& extent : entry.extents) {
+    AppendLittle<uint32_t>(&out, extent.file);
+    AppendLittle<uint32_t>(&out, extent.page);
+    AppendLittle<uint32_t>(&out, extent.pages);
+  }
   AppendLittle<uint32_t>(&out, Crc32c(0, AsBytes(out)));
   return out;
 }
@@ -140,6 +147,16 @@ absl::StatusOr<ObjectEntry> DecodeObjectEntry(ByteSpan bytes) {
   entry.variant.compute =
       static_cast<ComputeFormat>(reader.TakeUpTo(static_cast<uint8_t>(ComputeFormat::kBf16)));
   const ByteSpan head = reader.TakeBytes(reader.Take<uint32_t>());
+  if (row.version >= 2) {
+    const uint32_t runs = reader.TakeUpTo<uint32_t>(kMaxSlabExtents);
+    if (runs == 0) reader.Fail();
+    for (uint32_t run = 0; run < runs && reader.ok(); ++run) {
+      SlabExtent& extent = entry.extents.emplace_back();
+      extent.file = reader.Take<uint32_t>();
+      extent.page = reader.Take<uint32_t>();
+      extent.pages = reader.Take<uint32_t>();
+    }
+  }
   // The last number is kept free: SlabEndKey names the one behind.
   if (!reader.AtEnd() || entry.number == std::numeric_limits<uint64_t>::max()) {
     return absl::InvalidArgumentError("object entry: a field is out of its bounds");

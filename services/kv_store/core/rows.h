@@ -8,10 +8,13 @@
 //   tombstone      tombstones                    u32 magic "ETB1", u32 version 2, i64 unix_ms, u32 counter,
 //                                                u8 cause, i64 created_at_ms, u32 CRC32C; version 1 has no
 //                                                created_at_ms
-//   object entry   objects                       u32 magic "EOE1", u32 version 1, u64 object number,
+//   object entry   objects                       u32 magic "EOE1", u32 version, u64 object number,
 //                                                u8 prefix kind, 32 bytes prefix digest, u8 dtype,
 //                                                u8 compute format, u32 head bytes,
-//                                                head (common/storage/object_codec.h), u32 CRC32C
+//                                                head (common/storage/object_codec.h), u32 CRC32C;
+//                                                version 1: its slabs are rows; version 2: they are in
+//                                                extents, told before the checksum: u32 runs 1..64, for each
+//                                                u32 file, u32 first page, u32 pages of 4096 bytes
 //
 // A slab is cut into pieces of 64 MiB. Object numbers are never used twice within the life of a directory's
 // process and grow; rows of slabs whose number no object entry names are orphans.
@@ -28,6 +31,7 @@
 #include "common/base/bytes.h"
 #include "common/storage/context_record.h"
 #include "common/storage/object_codec.h"
+#include "services/kv_store/core/slab_store.h"
 
 namespace epic::kv_store {
 
@@ -58,6 +62,7 @@ struct Tombstone {
 
 struct ObjectEntry {
   uint64_t number = 0;
+  SlabExtents extents;  // empty: its slabs are rows
   ObjectVariant variant;
   ObjectHead head;
 };

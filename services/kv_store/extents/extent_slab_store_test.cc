@@ -1,9 +1,8 @@
 // ExtentSlabStore: the contract of every SlabStore, on real files and on files in memory; space and its
-// reuse, limits, erasure, faults of the disk, damaged files, the format of the header.
+// reuse, limits, erasure, faults of the disk, damaged files.
 #include "services/kv_store/extents/extent_slab_store.h"
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -13,7 +12,6 @@
 #include "common/status/error.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
-#include "services/kv_store/extents/extent_header.h"
 #include "services/kv_store/extents/posix_file_system.h"
 #include "services/kv_store/testing/faulty_file_system.h"
 #include "services/kv_store/testing/slab_store_contract.h"
@@ -299,34 +297,6 @@ TEST_F(ExtentSlabStoreTest, ADamagedHeaderIsWrittenAnewAndOneOfANewerVersionRefu
   ASSERT_TRUE(files_.Damage(path, 9));  // the version is 257 now
   EXPECT_THAT(ExtentSlabStore::Open(&files_, options_, [] { return absl::OkStatus(); }),
               epic::testing::StatusIs(absl::StatusCode::kUnimplemented));
-}
-
-TEST(ExtentHeaderTest, IsTheGoldenFile) {
-  const std::string golden = epic::testing::ReadFileOrDie(epic::testing::SourceDir() +
-                                                          "/services/kv_store/golden/extent_header.v1.bin");
-  const ExtentHeader header{.file = 7, .pages = 262'144};
-  EXPECT_EQ(EncodeExtentHeader(header), golden);
-  ASSERT_OK_AND_ASSIGN(const ExtentHeader back, DecodeExtentHeader(AsBytes(golden)));
-  EXPECT_EQ(back, header);
-}
-
-TEST(ExtentHeaderTest, HostileBytesAreErrors) {
-  for (uint64_t seed = 1; seed <= 3; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    Rng rng(seed);
-    const std::string good = EncodeExtentHeader({.file = 3, .pages = 1000});
-    for (int round = 0; round < 20'000; ++round) {
-      std::string bytes = good;
-      for (uint64_t changes = 1 + rng.Below(3); changes > 0; --changes) {
-        bytes[rng.Below(rng.Below(2) == 0 ? 32 : bytes.size())] = static_cast<char>(rng.Next());
-      }
-      if (rng.Below(8) == 0) bytes.resize(rng.Below(bytes.size()));
-      const auto header = DecodeExtentHeader(AsBytes(bytes));
-      if (header.ok()) {
-        EXPECT_EQ(EncodeExtentHeader(*header), bytes);
-      }
-    }
-  }
 }
 
 }  // namespace
