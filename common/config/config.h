@@ -67,6 +67,7 @@ struct StoreSettings {
   std::string data_dir;
   int64_t memory_bytes = 0;
   int64_t disk_bytes = 0;
+  std::string eviction;  // s3fifo | lru
 };
 
 struct LinkingSettings {

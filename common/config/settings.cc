@@ -225,6 +225,12 @@ constexpr std::array kTable = {
             .unit = "bytes",
             .min = kMiB,
             .max = 1024 * kTiB},
+    Setting{.name = "store.eviction",
+            .type = T::kChoice,
+            .default_text = "s3fifo",
+            .field = +[](Config& c) -> S { return &c.store.eviction; },
+            .help = "Which KV objects leave memory and disk first when room is short",
+            .choices = "s3fifo|lru"},
 
     Setting{.name = "linking.strategy",
             .type = T::kText,

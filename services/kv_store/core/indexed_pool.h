@@ -51,6 +51,8 @@ class IndexedPool {
   T& operator[](uint32_t index) { return (*blocks_[index / kBlock])[index % kBlock]; }
   const T& operator[](uint32_t index) const { return (*blocks_[index / kBlock])[index % kBlock]; }
 
+  // Numbers given out are below it; erased values read as T().
+  uint32_t end() const { return end_; }
   uint32_t size() const { return end_ - static_cast<uint32_t>(free_.size()); }
   // Of the pool itself; not what its values own.
   uint64_t memory_bytes() const {

@@ -2,84 +2,198 @@
 
 #include <algorithm>
 
+#include "common/base/bytes.h"
+#include "common/base/random.h"
+
 namespace epic::kv_store {
 namespace {
 
 constexpr size_t kRememberedCauses = 4096;
+constexpr uint64_t kCountedKeys = uint64_t{1} << 16;
+
+uint64_t FirstBytes(std::span<const uint8_t> bytes) { return LoadLittle<uint64_t>(std::as_bytes(bytes)); }
 
 // By somebody outside the table, in this process or in another one.
-bool IsHeld(const ObjectPtr& object) { return object.use_count() != 1 || object->region().IsHeld(); }
+bool IsHeld(const ObjectPtr& object) {
+  return object != nullptr && (object.use_count() != 1 || object->region().IsHeld());
+}
 
 }  // namespace
 
-void ObjectTable::SetPin(const ContextKey& key, const PinState& pin) {
-  MutexLock lock(&mu_);
-  if (pin.pin == Pin::kNone) {
-    pins_.erase(key);
-  } else {
-    pins_[key] = pin;
+ObjectTable::ObjectTable(const Clock* clock, const ObjectTableOptions& options)
+    : contexts_(0, ContextHash{&entries_}, ContextEqual{&entries_}),
+      memory_(options.eviction, clock),
+      disk_(options.eviction, clock),
+      frequencies_(kCountedKeys) {
+  for (const auto& [tenant, quota] : options.quotas) {
+    const uint32_t number = tenants_.Take(tenant);
+    if (quota.memory_bytes > 0) memory_.SetQuota(number, quota.memory_bytes);
+    if (quota.disk_bytes > 0) disk_.SetQuota(number, quota.disk_bytes);
   }
 }
 
-Pin ObjectTable::PinOf(const ContextKey& key) const {
-  const auto pin = pins_.find(key);
-  if (pin == pins_.end()) return Pin::kNone;
-  const auto& until_ms = pin->second.until_ms;
-  return until_ms.has_value() && *until_ms <= clock_->UnixMs() ? Pin::kNone : pin->second.pin;
+// --- keys ---
+
+uint32_t ObjectTable::FirstOf(const ContextKey& key) const {
+  const uint32_t tenant = tenants_.Find(key.tenant);
+  if (tenant == kNone) return kNone;
+  const auto first = contexts_.find(PackedContext{tenant, Pack(key.id)});
+  return first == contexts_.end() ? kNone : *first;
 }
 
-ObjectTable::Entry& ObjectTable::Touch(const TenantObjectKey& key) {
-  const auto [entry, inserted] = entries_.try_emplace(key);
-  if (!inserted) uses_.erase(entry->second.use);
-  entry->second.use = uses_.insert(uses_.end(), key);
-  return entry->second;
+uint32_t ObjectTable::FindEntry(const TenantObjectKey& key) const {
+  uint32_t index = FirstOf(key.context);
+  while (index != kNone && variants_[entries_[index].variant] != key.variant) index = entries_[index].next;
+  return index;
 }
 
-void ObjectTable::ClearDisk(Entry* entry) {
-  if (entry->disk.has_value()) disk_bytes_ -= entry->disk->bytes;
-  entry->disk.reset();
+uint32_t ObjectTable::Obtain(const TenantObjectKey& key) {
+  if (const uint32_t known = FindEntry(key); known != kNone) return known;
+  const uint32_t index = entries_.Add({});
+  Entry& entry = entries_[index];
+  entry.context = {tenants_.Take(key.context.tenant), Pack(key.context.id)};
+  entry.variant = variants_.Take(key.variant);
+  const auto [first, inserted] = contexts_.insert(index);
+  if (!inserted) entry.next = std::exchange(entries_[*first].next, index);
+  return index;
 }
 
-void ObjectTable::Erase(Entries::iterator entry, MissCause cause) {
-  ClearDisk(&entry->second);
-  Remember(entry->first, cause);
-  uses_.erase(entry->second.use);
-  entries_.erase(entry);
+TenantObjectKey ObjectTable::KeyOf(const Entry& entry) const {
+  return {{tenants_[entry.context.tenant], Unpack(entry.context.id)}, variants_[entry.variant]};
+}
+
+uint64_t ObjectTable::FingerprintOf(const PackedId& id, const ObjectVariant& variant) {
+  const uint64_t kinds = static_cast<uint64_t>(variant.prefix) << 16 |
+                         static_cast<uint64_t>(variant.dtype) << 8 | static_cast<uint64_t>(variant.compute);
+  return Rng(FirstBytes(id.bytes) ^ Rng(FirstBytes(variant.prefix_tokens.bytes) ^ kinds).Next()).Next();
+}
+
+uint64_t ObjectTable::FingerprintOf(const Entry& entry) const {
+  return FingerprintOf(entry.context.id, variants_[entry.variant]);
+}
+
+DiskCopy ObjectTable::CopyOf(const Entry& entry) const {
+  return {.number = entry.disk_number, .bytes = entry.disk_bytes, .layout = layouts_[entry.disk_layout]};
+}
+
+// --- pins ---
+
+PinState ObjectTable::PinOf(const PackedContext& context) const {
+  const auto pin = pins_.find(context);
+  return pin == pins_.end() ? PinState{} : pin->second;
+}
+
+void ObjectTable::SetPin(const ContextKey& key, const PinState& pin) {
+  MutexLock lock(&mu_);
+  const PackedId id = Pack(key.id);
+  if (pin.pin == Pin::kNone) {
+    const uint32_t tenant = tenants_.Find(key.tenant);
+    if (tenant == kNone || pins_.erase(PackedContext{tenant, id}) == 0) return;
+    tenants_.Release(tenant);
+  } else {
+    const uint32_t tenant = tenants_.Take(key.tenant);
+    const auto [known, inserted] = pins_.insert_or_assign(PackedContext{tenant, id}, pin);
+    if (!inserted) tenants_.Release(tenant);
+  }
+  for (uint32_t index = FirstOf(key); index != kNone; index = entries_[index].next) {
+    const Entry& entry = entries_[index];
+    if (entry.memory_slot != kNoEntry) memory_.SetPin(entry.memory_slot, pin);
+    if (entry.disk_slot != kNoEntry) disk_.SetPin(entry.disk_slot, pin);
+  }
+}
+
+// --- copies ---
+
+void ObjectTable::Use(const Entry& entry) {
+  if (entry.memory_slot != kNoEntry) memory_.Use(entry.memory_slot);
+  if (entry.disk_slot != kNoEntry) disk_.Use(entry.disk_slot);
+}
+
+void ObjectTable::SetMemory(uint32_t index, ObjectPtr object) {
+  Entry& entry = entries_[index];
+  entry.memory_slot = memory_.Add(index, FingerprintOf(entry), object->region().footprint_bytes(),
+                                  entry.context.tenant, PinOf(entry.context));
+  entry.memory = std::move(object);
+}
+
+ObjectPtr ObjectTable::ClearMemory(Entry* entry, Leaving leaving) {
+  if (entry->memory == nullptr) return nullptr;
+  if (leaving == Leaving::kEvicted) {
+    memory_.Evict(entry->memory_slot);
+  } else {
+    memory_.Remove(entry->memory_slot);
+  }
+  entry->memory_slot = kNoEntry;
+  return std::exchange(entry->memory, nullptr);
+}
+
+void ObjectTable::ClearDisk(Entry* entry, Leaving leaving) {
+  if (!entry->on_disk()) return;
+  if (leaving == Leaving::kEvicted) {
+    disk_.Evict(entry->disk_slot);
+  } else {
+    disk_.Remove(entry->disk_slot);
+  }
+  entry->disk_slot = kNoEntry;
+  layouts_.Release(std::exchange(entry->disk_layout, kNone));
+}
+
+void ObjectTable::Erase(uint32_t index, MissCause cause) {
+  Entry& entry = entries_[index];
+  ClearDisk(&entry, Leaving::kOtherwise);
+  Remember(FingerprintOf(entry), cause);
+  const uint32_t first = *contexts_.find(entry.context);
+  if (first == index) {
+    contexts_.erase(first);
+    if (entry.next != kNone) contexts_.insert(entry.next);
+  } else {
+    uint32_t before = first;
+    while (entries_[before].next != index) before = entries_[before].next;
+    entries_[before].next = entry.next;
+  }
+  tenants_.Release(entry.context.tenant);
+  variants_.Release(entry.variant);
+  entries_.Erase(index);
   loaded_.SignalAll();
 }
 
-void ObjectTable::Remember(const TenantObjectKey& key, MissCause cause) {
-  const auto [known, inserted] = causes_.insert_or_assign(key, cause);
+void ObjectTable::Remember(uint64_t fingerprint, MissCause cause) {
+  const auto [known, inserted] = causes_.insert_or_assign(fingerprint, cause);
   if (!inserted) return;
-  cause_order_.push_back(key);
+  cause_order_.push_back(fingerprint);
   if (cause_order_.size() > kRememberedCauses) {
     causes_.erase(cause_order_.front());
     cause_order_.pop_front();
   }
 }
 
+// --- readers and writers ---
+
 ObjectTable::Found ObjectTable::Find(const TenantObjectKey& key, const KvLayout& layout) {
   MutexLock lock(&mu_);
-  auto entry = entries_.find(key);
-  while (entry != entries_.end() && entry->second.memory == nullptr && entry->second.loading) {
+  const uint64_t fingerprint = FingerprintOf(Pack(key.context.id), key.variant);
+  frequencies_.Add(fingerprint);
+  uint32_t index = FindEntry(key);
+  while (index != kNone && entries_[index].memory == nullptr && entries_[index].loading) {
     loaded_.Wait(&mu_);
-    entry = entries_.find(key);
+    index = FindEntry(key);
   }
   Found found;
-  if (entry == entries_.end()) {
-    const auto cause = causes_.find(key);
+  if (index == kNone) {
+    const auto cause = causes_.find(fingerprint);
     found.cause = cause == causes_.end() ? MissCause::kNeverStored : cause->second;
     return found;
   }
-  Entry& used = Touch(key);
-  const KvLayout& stored = used.memory != nullptr ? used.memory->layout() : used.disk->layout;
+  Entry& entry = entries_[index];
+  Use(entry);
+  const KvLayout& stored = entry.memory != nullptr ? entry.memory->layout() : layouts_[entry.disk_layout];
   if (stored != layout) {
     found.cause = MissCause::kLayoutMismatch;
-  } else if (used.memory != nullptr) {
-    found.object = used.memory;
+  } else if (entry.memory != nullptr) {
+    found.object = entry.memory;
   } else {
-    found.disk = used.disk;
-    used.loading = true;
+    found.disk = CopyOf(entry);
+    entry.loading = true;
   }
   return found;
 }
@@ -87,12 +201,12 @@ ObjectTable::Found ObjectTable::Find(const TenantObjectKey& key, const KvLayout&
 ObjectPtr ObjectTable::FinishLoad(const TenantObjectKey& key, uint64_t number, const ObjectPtr& object) {
   MutexLock lock(&mu_);
   loaded_.SignalAll();
-  const auto found = entries_.find(key);
-  if (found == entries_.end()) return nullptr;
-  Entry& entry = found->second;
-  if (entry.memory == nullptr && entry.disk.has_value() && entry.disk->number == number) {
+  const uint32_t index = FindEntry(key);
+  if (index == kNone) return nullptr;
+  Entry& entry = entries_[index];
+  if (entry.memory == nullptr && entry.on_disk() && entry.disk_number == number) {
     entry.loading = false;
-    entry.memory = object;
+    if (object != nullptr) SetMemory(index, object);
     entry.ticket = entry.disk_ticket = next_ticket_++;
   }
   return entry.memory;
@@ -101,149 +215,229 @@ ObjectPtr ObjectTable::FinishLoad(const TenantObjectKey& key, uint64_t number, c
 ObjectTable::Published ObjectTable::Publish(const TenantObjectKey& key, ObjectPtr object) {
   ObjectPtr replaced;  // destroyed after the lock is released
   MutexLock lock(&mu_);
-  Entry& entry = Touch(key);
+  const uint32_t index = Obtain(key);
+  Entry& entry = entries_[index];
+  frequencies_.Add(FingerprintOf(entry));
+  Use(entry);
   const bool first = entry.memory == nullptr || entry.memory->layout() != object->layout();
   if (first) {
     // A copy on disk belongs to another compile: it is replaced, never mixed with this one.
-    replaced = std::exchange(entry.memory, std::move(object));
+    replaced = ClearMemory(&entry, Leaving::kOtherwise);
+    SetMemory(index, std::move(object));
     entry.ticket = next_ticket_++;
     entry.loading = false;
     loaded_.SignalAll();
   }
-  const bool on_disk = entry.disk.has_value() && entry.disk_ticket == entry.ticket;
+  const bool on_disk = entry.on_disk() && entry.disk_ticket == entry.ticket;
   return {.object = entry.memory, .ticket = entry.ticket, .first = first, .on_disk = on_disk};
 }
 
 bool ObjectTable::NeedsWrite(const TenantObjectKey& key, uint64_t ticket) const {
   MutexLock lock(&mu_);
-  const auto found = entries_.find(key);
-  if (found == entries_.end()) return false;
-  const Entry& entry = found->second;
-  const bool written = entry.disk.has_value() && entry.disk_ticket == ticket;
+  const uint32_t index = FindEntry(key);
+  if (index == kNone) return false;
+  const Entry& entry = entries_[index];
+  const bool written = entry.on_disk() && entry.disk_ticket == ticket;
   return entry.memory != nullptr && entry.ticket == ticket && !written;
 }
 
 std::optional<DiskCopy> ObjectTable::DiskCopyOf(const TenantObjectKey& key) const {
   MutexLock lock(&mu_);
-  const auto entry = entries_.find(key);
-  return entry == entries_.end() ? std::nullopt : entry->second.disk;
+  const uint32_t index = FindEntry(key);
+  if (index == kNone || !entries_[index].on_disk()) return std::nullopt;
+  return CopyOf(entries_[index]);
 }
 
 std::vector<std::pair<TenantObjectKey, DiskCopy>> ObjectTable::DiskCopiesOf(const ContextKey& key) const {
   MutexLock lock(&mu_);
   std::vector<std::pair<TenantObjectKey, DiskCopy>> copies;
-  for (auto entry = entries_.lower_bound(key); entry != entries_.end(); ++entry) {
-    if (entry->first.context != key) break;
-    if (entry->second.disk.has_value()) copies.emplace_back(entry->first, *entry->second.disk);
+  for (uint32_t index = FirstOf(key); index != kNone; index = entries_[index].next) {
+    const Entry& entry = entries_[index];
+    if (entry.on_disk()) copies.emplace_back(KeyOf(entry), CopyOf(entry));
   }
   return copies;
 }
 
 void ObjectTable::SetDisk(const TenantObjectKey& key, const DiskCopy& copy, uint64_t ticket) {
   MutexLock lock(&mu_);
-  const auto known = entries_.find(key);
-  Entry& entry = known == entries_.end() ? Touch(key) : known->second;
-  ClearDisk(&entry);
-  entry.disk = copy;
+  const uint32_t index = Obtain(key);
+  Entry& entry = entries_[index];
+  ClearDisk(&entry, Leaving::kOtherwise);
+  entry.disk_slot =
+      disk_.Add(index, FingerprintOf(entry), copy.bytes, entry.context.tenant, PinOf(entry.context));
+  entry.disk_layout = layouts_.Take(copy.layout);
+  entry.disk_number = copy.number;
+  entry.disk_bytes = copy.bytes;
   entry.disk_ticket = ticket;
-  disk_bytes_ += copy.bytes;
 }
 
 void ObjectTable::DropDisk(const TenantObjectKey& key, MissCause cause) {
   MutexLock lock(&mu_);
-  const auto entry = entries_.find(key);
-  if (entry == entries_.end()) return;
-  ClearDisk(&entry->second);
-  entry->second.loading = false;
+  const uint32_t index = FindEntry(key);
+  if (index == kNone) return;
+  Entry& entry = entries_[index];
+  ClearDisk(&entry, cause == MissCause::kEvicted ? Leaving::kEvicted : Leaving::kOtherwise);
+  entry.loading = false;
   loaded_.SignalAll();
-  if (entry->second.memory == nullptr) Erase(entry, cause);
+  if (entry.memory == nullptr) Erase(index, cause);
 }
 
 void ObjectTable::Remove(const TenantObjectKey& key, MissCause cause) {
   ObjectPtr removed;
   MutexLock lock(&mu_);
-  const auto entry = entries_.find(key);
-  if (entry == entries_.end()) return;
-  removed = std::move(entry->second.memory);
-  Erase(entry, cause);
+  const uint32_t index = FindEntry(key);
+  if (index == kNone) return;
+  removed = ClearMemory(&entries_[index], Leaving::kOtherwise);
+  Erase(index, cause);
 }
 
 void ObjectTable::RemoveContext(const ContextKey& key) {
   std::vector<ObjectPtr> removed;
   MutexLock lock(&mu_);
-  pins_.erase(key);
-  auto entry = entries_.lower_bound(key);
-  while (entry != entries_.end() && entry->first.context == key) {
-    removed.push_back(std::move(entry->second.memory));
-    Erase(entry++, MissCause::kDeleted);
+  for (uint32_t index = FirstOf(key); index != kNone; index = FirstOf(key)) {
+    removed.push_back(ClearMemory(&entries_[index], Leaving::kOtherwise));
+    Erase(index, MissCause::kDeleted);
   }
+  const uint32_t tenant = tenants_.Find(key.tenant);
+  if (tenant != kNone && pins_.erase(PackedContext{tenant, Pack(key.id)}) > 0) tenants_.Release(tenant);
 }
 
-std::vector<ObjectPtr> ObjectTable::EvictFromMemory(uint64_t bytes) {
+// --- eviction ---
+
+bool ObjectTable::MayLeaveMemory(const EvictionEntry& place) const {
+  const Entry& entry = entries_[static_cast<uint32_t>(place.owner)];
+  return !IsHeld(entry.memory) && (place.pin != Pin::kHard || entry.on_disk());
+}
+
+bool ObjectTable::MayLeaveDisk(const EvictionEntry& place) const {
+  return place.pin != Pin::kHard && !entries_[static_cast<uint32_t>(place.owner)].loading;
+}
+
+std::vector<ObjectPtr> ObjectTable::Evict(uint64_t bytes, bool only_over_quota) {
   std::vector<ObjectPtr> evicted;
-  uint64_t freed = 0;
-  MutexLock lock(&mu_);
-  for (const Pin pass : {Pin::kNone, Pin::kSoft, Pin::kHard}) {
-    for (auto use = uses_.begin(); use != uses_.end() && freed < bytes;) {
-      const auto entry = entries_.find(*use++);
-      Entry& candidate = entry->second;
-      const bool held = candidate.memory == nullptr || IsHeld(candidate.memory);
-      if (held || PinOf(entry->first.context) != pass) continue;
-      if (pass == Pin::kHard && !candidate.disk.has_value()) continue;
-      freed += candidate.memory->region().footprint_bytes();
-      evicted.push_back(std::exchange(candidate.memory, nullptr));
-      if (!candidate.disk.has_value()) Erase(entry, MissCause::kEvicted);
-    }
+  const MayGo may_go = [this](const EvictionEntry& place)
+                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return MayLeaveMemory(place); };
+  for (uint64_t freed = 0; freed < bytes;) {
+    const EntrySlot slot = only_over_quota ? memory_.NextOverQuota(may_go) : memory_.Next(may_go);
+    if (slot == kNoEntry) break;
+    const EvictionStanding standing = memory_.Explain(slot);
+    const auto index = static_cast<uint32_t>(standing.owner);
+    freed += standing.bytes;
+    evicted.push_back(ClearMemory(&entries_[index], Leaving::kEvicted));
+    if (!entries_[index].on_disk()) Erase(index, MissCause::kEvicted);
   }
   return evicted;
 }
 
-std::vector<TenantObjectKey> ObjectTable::PickDiskVictims(uint64_t bytes) const {
-  std::vector<TenantObjectKey> victims;
-  uint64_t picked = 0;
+std::vector<ObjectPtr> ObjectTable::EvictFromMemory(uint64_t bytes) {
   MutexLock lock(&mu_);
-  for (const Pin pass : {Pin::kNone, Pin::kSoft}) {
-    for (const TenantObjectKey& key : uses_) {
-      if (picked >= bytes) return victims;
-      const Entry& entry = entries_.at(key);
-      if (!entry.disk.has_value() || entry.loading || PinOf(key.context) != pass) continue;
-      picked += entry.disk->bytes;
-      victims.push_back(key);
-    }
+  return Evict(bytes, /*only_over_quota=*/false);
+}
+
+std::vector<ObjectPtr> ObjectTable::EvictOverQuota() {
+  MutexLock lock(&mu_);
+  return Evict(std::numeric_limits<uint64_t>::max(), /*only_over_quota=*/true);
+}
+
+std::optional<std::pair<TenantObjectKey, DiskCopy>> ObjectTable::PickOnDisk(bool only_over_quota) {
+  const MayGo may_go = [this](const EvictionEntry& place)
+                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return MayLeaveDisk(place); };
+  const EntrySlot slot = only_over_quota ? disk_.NextOverQuota(may_go) : disk_.Next(may_go);
+  if (slot == kNoEntry) return std::nullopt;
+  const Entry& entry = entries_[static_cast<uint32_t>(disk_.Explain(slot).owner)];
+  return std::pair(KeyOf(entry), CopyOf(entry));
+}
+
+std::optional<std::pair<TenantObjectKey, DiskCopy>> ObjectTable::PickDiskVictim() {
+  MutexLock lock(&mu_);
+  return PickOnDisk(/*only_over_quota=*/false);
+}
+
+std::optional<std::pair<TenantObjectKey, DiskCopy>> ObjectTable::PickDiskVictimOverQuota() {
+  MutexLock lock(&mu_);
+  return PickOnDisk(/*only_over_quota=*/true);
+}
+
+bool ObjectTable::IsWorthDisk(const TenantObjectKey& key) {
+  MutexLock lock(&mu_);
+  const uint32_t index = FindEntry(key);
+  if (index == kNone) return false;
+  if (PinOf(entries_[index].context).pin != Pin::kNone) return true;
+  const auto victim = PickOnDisk(/*only_over_quota=*/false);
+  if (!victim.has_value()) return true;
+  const uint64_t theirs = FingerprintOf(Pack(victim->first.context.id), victim->first.variant);
+  return frequencies_.Estimate(FingerprintOf(entries_[index])) >= frequencies_.Estimate(theirs);
+}
+
+ObjectStanding ObjectTable::Explain(const TenantObjectKey& key) const {
+  MutexLock lock(&mu_);
+  ObjectStanding standing;
+  const uint32_t index = FindEntry(key);
+  if (index == kNone) {
+    const auto cause = causes_.find(FingerprintOf(Pack(key.context.id), key.variant));
+    if (cause != causes_.end()) standing.cause = cause->second;
+    return standing;
+  }
+  const Entry& entry = entries_[index];
+  standing.held = IsHeld(entry.memory);
+  if (entry.memory_slot != kNoEntry) standing.memory = memory_.Explain(entry.memory_slot);
+  if (entry.disk_slot != kNoEntry) standing.disk = disk_.Explain(entry.disk_slot);
+  return standing;
+}
+
+std::vector<std::pair<TenantObjectKey, EvictionStanding>> ObjectTable::PreviewEviction(uint64_t bytes) const {
+  MutexLock lock(&mu_);
+  const MayGo may_go = [this](const EvictionEntry& place)
+                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return MayLeaveMemory(place); };
+  std::vector<std::pair<TenantObjectKey, EvictionStanding>> victims;
+  for (const EvictionStanding& standing : memory_.Preview(bytes, may_go)) {
+    victims.emplace_back(KeyOf(entries_[static_cast<uint32_t>(standing.owner)]), standing);
   }
   return victims;
 }
 
+// --- what there is ---
+
+bool ObjectTable::Contains(const TenantObjectKey& key) const {
+  MutexLock lock(&mu_);
+  return FindEntry(key) != kNone;
+}
+
 void ObjectTable::Describe(ContextRecord* record) const {
   MutexLock lock(&mu_);
-  const ContextKey key{record->tenant, record->id};
   record->variants.clear();
   record->bytes = 0;
-  for (auto entry = entries_.lower_bound(key); entry != entries_.end(); ++entry) {
-    if (entry->first.context != key) break;
-    const Entry& copies = entry->second;
-    record->variants.push_back(entry->first.variant);
-    record->bytes +=
-        copies.memory != nullptr ? copies.memory->layout().TotalBytes() : copies.disk->layout.TotalBytes();
+  for (uint32_t index = FirstOf({record->tenant, record->id}); index != kNone; index = entries_[index].next) {
+    const Entry& entry = entries_[index];
+    record->variants.push_back(variants_[entry.variant]);
+    const KvLayout& layout = entry.memory != nullptr ? entry.memory->layout() : layouts_[entry.disk_layout];
+    record->bytes += layout.TotalBytes();
   }
+  std::sort(record->variants.begin(), record->variants.end());
 }
 
 uint64_t ObjectTable::disk_bytes() const {
   MutexLock lock(&mu_);
-  return disk_bytes_;
+  return disk_.bytes();
 }
 
 ObjectTable::MemoryCounts ObjectTable::Count(uint64_t pending_writes) const {
   MutexLock lock(&mu_);
-  MemoryCounts counts;
+  MemoryCounts counts{.objects = memory_.entries()};
   uint64_t held = 0;
-  for (const auto& [key, entry] : entries_) {
-    if (entry.memory == nullptr) continue;
-    ++counts.objects;
-    if (IsHeld(entry.memory)) ++held;
-  }
+  memory_.ForEach([&](const EvictionEntry& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (IsHeld(entries_[static_cast<uint32_t>(place.owner)].memory)) ++held;
+  });
   counts.leased = held > pending_writes ? held - pending_writes : 0;
   return counts;
+}
+
+uint64_t ObjectTable::memory_bytes() const {
+  MutexLock lock(&mu_);
+  return sizeof(*this) + entries_.memory_bytes() + contexts_.capacity() * (sizeof(uint32_t) + 1) +
+         pins_.capacity() * (sizeof(*pins_.begin()) + 1) +
+         causes_.capacity() * (sizeof(*causes_.begin()) + 1) + cause_order_.size() * sizeof(uint64_t) +
+         memory_.memory_bytes() + disk_.memory_bytes() + frequencies_.memory_bytes();
 }
 
 }  // namespace epic::kv_store

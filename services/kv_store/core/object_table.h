@@ -1,29 +1,36 @@
-// Where the copies of every object are, in memory and on disk, in order of use; who is evicted next. Pure
-// logic: the owner (store_core.h) moves the bytes. Thread-safe.
+// Where the copies of every object are, in memory and on disk, and who is evicted next. Pure logic: the owner
+// (store_core.h) moves the bytes. Thread-safe.
 //
 // What concerns the disk copies of a context (SetDisk, DropDisk, RemoveContext, Publish) happens under the
 // owner's KeyLock of that context. Eviction from memory needs none: it takes only objects without a holder
-// outside the table (no lease, no write pending), least recently used first: unpinned ones, then soft-pinned
-// ones, then hard-pinned ones that have a copy on disk. A hard-pinned object without a copy on disk stays.
-// Eviction from disk: unpinned ones, then soft-pinned ones; never hard-pinned ones. A pin past its deadline
-// is none.
+// outside the table (no lease, no write pending). The order of eviction, quotas and pins are told in
+// eviction/tier_eviction.h; there is one for memory and one for disk, and a use counts in both. A hard-pinned
+// object leaves memory only while it has a copy on disk, and never leaves the disk.
 #ifndef EPIC_SERVICES_KV_STORE_CORE_OBJECT_TABLE_H_
 #define EPIC_SERVICES_KV_STORE_CORE_OBJECT_TABLE_H_
 
 #include <cstdint>
 #include <deque>
-#include <list>
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/storage/kv_store.h"
+#include "services/kv_store/core/eviction/frequency_sketch.h"
+#include "services/kv_store/core/eviction/tier_eviction.h"
 #include "services/kv_store/core/host_object.h"
+#include "services/kv_store/core/indexed_pool.h"
+#include "services/kv_store/core/intern_pool.h"
+#include "services/kv_store/core/packed_key.h"
 #include "services/kv_store/core/rows.h"
 
 namespace epic::kv_store {
@@ -36,15 +43,29 @@ struct DiskCopy {
   KvLayout layout;
 };
 
-struct PinState {
-  Pin pin = Pin::kNone;
-  std::optional<int64_t> until_ms;
+// What the objects of one tenant may take; 0: as much as there is.
+struct TenantQuota {
+  uint64_t memory_bytes = 0;
+  uint64_t disk_bytes = 0;
+};
+
+struct ObjectTableOptions {
+  EvictionKind eviction = EvictionKind::kS3Fifo;
+  std::map<std::string, TenantQuota> quotas;  // by tenant
+};
+
+// How an object stands: what keeps it, or why it is not there.
+struct ObjectStanding {
+  std::optional<EvictionStanding> memory;
+  std::optional<EvictionStanding> disk;
+  bool held = false;                          // leased, or being written: not evicted from memory
+  MissCause cause = MissCause::kNeverStored;  // where it is in neither
 };
 
 class ObjectTable {
  public:
   // `clock` outlives the table.
-  explicit ObjectTable(const Clock* clock) : clock_(clock) {}
+  explicit ObjectTable(const Clock* clock, const ObjectTableOptions& options = {});
 
   void SetPin(const ContextKey& key, const PinState& pin) ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -53,7 +74,7 @@ class ObjectTable {
     std::optional<DiskCopy> disk;  // set: the caller reads this copy and owes FinishLoad
     MissCause cause = MissCause::kNeverStored;
   };
-  // Marks a use. Waits while another thread loads the same object.
+  // Counts a use. Waits while another thread loads the same object.
   Found Find(const TenantObjectKey& key, const KvLayout& layout) ABSL_LOCKS_EXCLUDED(mu_);
   // `object` is nullptr when the load failed. Publishes it if copy `number` is still the object's, and
   // returns what readers get from now on; nullptr: nothing.
@@ -83,9 +104,23 @@ class ObjectTable {
 
   // Lets go of at least `bytes` of buffers if it can. The caller destroys what is returned.
   std::vector<ObjectPtr> EvictFromMemory(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
-  // Copies whose sizes add up to `bytes`, if there are enough; their owner drops them one by one.
-  std::vector<TenantObjectKey> PickDiskVictims(uint64_t bytes) const ABSL_LOCKS_EXCLUDED(mu_);
+  // The same until no tenant is over its quota.
+  std::vector<ObjectPtr> EvictOverQuota() ABSL_LOCKS_EXCLUDED(mu_);
+  // The copy on disk that goes next, or that must go for its tenant's quota; its owner drops it. nullopt:
+  // none may go, or no tenant is over its quota.
+  std::optional<std::pair<TenantObjectKey, DiskCopy>> PickDiskVictim() ABSL_LOCKS_EXCLUDED(mu_);
+  std::optional<std::pair<TenantObjectKey, DiskCopy>> PickDiskVictimOverQuota() ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether an object that is not on disk deserves the place of what would have to go for it: it is pinned,
+  // or was asked for at least as often lately.
+  bool IsWorthDisk(const TenantObjectKey& key) ABSL_LOCKS_EXCLUDED(mu_);
 
+  ObjectStanding Explain(const TenantObjectKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
+  // Who would leave memory, in order, until `bytes` are free. Copies the order of all: for people.
+  std::vector<std::pair<TenantObjectKey, EvictionStanding>> PreviewEviction(uint64_t bytes) const
+      ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Whether there is a copy in any tier. Counts no use.
+  bool Contains(const TenantObjectKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
   // Variants that exist in any tier and their bytes, for a record's answer.
   void Describe(ContextRecord* record) const ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t disk_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -96,41 +131,81 @@ class ObjectTable {
   // `pending_writes`: objects that the writer holds.
   MemoryCounts Count(uint64_t pending_writes) const ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Of the table itself: entries, indices, both orders of eviction; not the objects.
+  uint64_t memory_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
+
  private:
+  static constexpr uint32_t kNone = IndexedPool<int>::kNone;
   struct Entry {
+    PackedContext context;
+    uint32_t variant = kNone;
+    uint32_t next = kNone;  // another object of the same context
     ObjectPtr memory;
-    std::optional<DiskCopy> disk;
-    uint64_t ticket = 0;       // of `memory`
-    uint64_t disk_ticket = 0;  // of `disk`: equal when both are the same compile
+    EntrySlot memory_slot = kNoEntry;
+    EntrySlot disk_slot = kNoEntry;
+    uint32_t disk_layout = kNone;  // kNone: no copy on disk
     bool loading = false;
-    std::list<TenantObjectKey>::iterator use;
+    uint64_t disk_number = 0;
+    uint64_t disk_bytes = 0;
+    uint64_t ticket = 0;       // of `memory`
+    uint64_t disk_ticket = 0;  // of the copy on disk: equal when both are the same compile
+
+    bool on_disk() const { return disk_layout != kNone; }
   };
-  // Also finds the first object of a context, whatever its variant.
-  struct KeyOrder {
+  using Entries = IndexedPool<Entry>;
+  // The first entry of each context, found by the context.
+  struct ContextHash {
     using is_transparent = void;
-    bool operator()(const TenantObjectKey& a, const TenantObjectKey& b) const { return a < b; }
-    bool operator()(const TenantObjectKey& a, const ContextKey& b) const { return a.context < b; }
-    bool operator()(const ContextKey& a, const TenantObjectKey& b) const { return a < b.context; }
+    const Entries* entries;
+    size_t operator()(const PackedContext& context) const { return absl::Hash<PackedContext>()(context); }
+    size_t operator()(uint32_t index) const { return (*this)((*entries)[index].context); }
   };
-  using Entries = std::map<TenantObjectKey, Entry, KeyOrder>;
+  struct ContextEqual {
+    using is_transparent = void;
+    const Entries* entries;
+    bool operator()(uint32_t a, uint32_t b) const { return a == b || (*this)(a, (*entries)[b].context); }
+    bool operator()(uint32_t a, const PackedContext& b) const { return (*entries)[a].context == b; }
+    bool operator()(const PackedContext& a, uint32_t b) const { return (*this)(b, a); }
+  };
 
-  Entry& Touch(const TenantObjectKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Erase(Entries::iterator entry, MissCause cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ClearDisk(Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Pin PinOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Remember(const TenantObjectKey& key, MissCause cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-
-  const Clock* const clock_;
+  uint32_t FirstOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint32_t FindEntry(const TenantObjectKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The entry of a key, a new one if there is none.
+  uint32_t Obtain(const TenantObjectKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  TenantObjectKey KeyOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Of a key, the same in every table.
+  static uint64_t FingerprintOf(const PackedId& id, const ObjectVariant& variant);
+  uint64_t FingerprintOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  DiskCopy CopyOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  PinState PinOf(const PackedContext& context) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Use(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  enum class Leaving { kEvicted, kOtherwise };
+  void SetMemory(uint32_t index, ObjectPtr object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ObjectPtr ClearMemory(Entry* entry, Leaving leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ClearDisk(Entry* entry, Leaving leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // REQUIRES: the entry has no copy in memory any more.
+  void Erase(uint32_t index, MissCause cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool MayLeaveMemory(const EvictionEntry& place) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool MayLeaveDisk(const EvictionEntry& place) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<ObjectPtr> Evict(uint64_t bytes, bool only_over_quota) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::optional<std::pair<TenantObjectKey, DiskCopy>> PickOnDisk(bool only_over_quota)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Remember(uint64_t fingerprint, MissCause cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   mutable Mutex mu_;
   CondVar loaded_;
   Entries entries_ ABSL_GUARDED_BY(mu_);
-  std::list<TenantObjectKey> uses_ ABSL_GUARDED_BY(mu_);  // least recent first
-  std::map<ContextKey, PinState> pins_ ABSL_GUARDED_BY(mu_);
-  // Why the last objects that went are gone; bounded.
-  std::map<TenantObjectKey, MissCause> causes_ ABSL_GUARDED_BY(mu_);
-  std::deque<TenantObjectKey> cause_order_ ABSL_GUARDED_BY(mu_);
-  uint64_t disk_bytes_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::flat_hash_set<uint32_t, ContextHash, ContextEqual> contexts_ ABSL_GUARDED_BY(mu_);
+  InternPool<std::string> tenants_ ABSL_GUARDED_BY(mu_);
+  InternPool<ObjectVariant> variants_ ABSL_GUARDED_BY(mu_);
+  InternPool<KvLayout> layouts_ ABSL_GUARDED_BY(mu_);
+  TierEviction memory_ ABSL_GUARDED_BY(mu_);
+  TierEviction disk_ ABSL_GUARDED_BY(mu_);
+  FrequencySketch frequencies_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<PackedContext, PinState> pins_ ABSL_GUARDED_BY(mu_);
+  // Why the last objects that went are gone, by fingerprint; bounded.
+  absl::flat_hash_map<uint64_t, MissCause> causes_ ABSL_GUARDED_BY(mu_);
+  std::deque<uint64_t> cause_order_ ABSL_GUARDED_BY(mu_);
   uint64_t next_ticket_ ABSL_GUARDED_BY(mu_) = 1;
 };
 

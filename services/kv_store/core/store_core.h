@@ -17,9 +17,11 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -45,7 +47,10 @@ struct StoreOptions {
   uint64_t disk_bytes_max = uint64_t{16} << 30;  // 0: objects are kept in memory only
   // Objects up to this size whose slabs are inline values go through the log with their entry.
   uint64_t small_object_bytes = uint64_t{256} << 10;
-  const Clock* clock = SystemClock::Get();  // outlives the store
+  EvictionKind eviction = EvictionKind::kS3Fifo;
+  Watermarks watermarks;                      // of memory
+  std::map<std::string, TenantQuota> quotas;  // by tenant; others may take what there is
+  const Clock* clock = SystemClock::Get();    // outlives the store
   WriteBehind::Options writer;
 };
 
@@ -75,6 +80,8 @@ class StoreCore final : public KvStore {
   absl::StatusOr<AcquireResult> Acquire(std::string_view tenant, const ObjectKey& key,
                                         const KvLayout& layout) override;
   absl::Status DropObject(std::string_view tenant, const ObjectKey& key) override;
+  // How an object stands: what keeps it, or why it is not there.
+  ObjectStanding Explain(std::string_view tenant, const ObjectKey& key) const;
   StoreUsage Usage() override;
   StoreDisk Disk() override { return tables_->Seen(); }
 

@@ -256,6 +256,61 @@ TEST_F(StoreCoreTest, HardPinnedObjectsAreEvictedFromNowhere) {
   EXPECT_LE(store_->Usage().disk_bytes, 16u * 4096);
 }
 
+TEST_F(StoreCoreTest, ATenantKeepsToItsQuotaInMemoryAndOnDisk) {
+  const KvLayout layout = LayoutOf(8);  // one page in memory
+  store_.reset();
+  ASSERT_OK_AND_ASSIGN(
+      store_, StoreCore::Open(
+                  std::make_unique<MemoryTableStore>(disk_),
+                  {.memory_bytes = 1 << 20,
+                   .disk_bytes_max = 16 << 20,
+                   .quotas = {{"small", {.memory_bytes = 2 * 4096, .disk_bytes = 4 * ObjectBytes(layout)}}},
+                   .clock = &clock_,
+                   .writer = {}}));
+  std::vector<CacheId> ids;
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    Create(seed);
+    ASSERT_OK(
+        PutObject(store_.get(), kTenant, {CacheId::Of(kTenant, {}, TokensOf(seed, 8)), {}}, layout, seed));
+    ASSERT_OK_AND_ASSIGN(const CreateResult own, store_->CreateContext(ContextOf(seed, 8, "small")));
+    ids.push_back(own.record.id);
+    ASSERT_OK(PutObject(store_.get(), "small", {ids.back(), {}}, layout, seed));
+    store_->DrainWrites();
+  }
+  store_->Housekeep();
+  uint64_t in_memory = 0, on_disk = 0;
+  for (const CacheId& id : ids) {
+    const ObjectStanding standing = store_->Explain("small", {id, {}});
+    in_memory += standing.memory.has_value();
+    on_disk += standing.disk.has_value();
+    if (!standing.memory.has_value() && !standing.disk.has_value()) {
+      EXPECT_EQ(standing.cause, MissCause::kEvicted);
+    }
+  }
+  EXPECT_EQ(in_memory, 2u);
+  EXPECT_EQ(on_disk, 4u);
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    const CacheId id = CacheId::Of(kTenant, {}, TokensOf(seed, 8));
+    EXPECT_TRUE(store_->Explain(kTenant, {id, {}}).memory.has_value()) << "others are not touched";
+  }
+}
+
+TEST_F(StoreCoreTest, MemoryIsFreedInBatchesDownToTheLowMark) {
+  store_.reset();
+  ASSERT_OK_AND_ASSIGN(store_, StoreCore::Open(std::make_unique<MemoryTableStore>(disk_),
+                                               {.memory_bytes = 10 * 4096,
+                                                .disk_bytes_max = 16 << 20,
+                                                .watermarks = {.high = 1.0, .low = 0.5},
+                                                .clock = &clock_,
+                                                .writer = {}}));
+  const KvLayout layout = LayoutOf(8);
+  for (uint64_t seed = 0; seed < 11; ++seed) {
+    ASSERT_OK(PutObject(store_.get(), kTenant, {Create(seed).id, {}}, layout, seed));
+    store_->DrainWrites();
+    EXPECT_EQ(store_->Usage().objects_in_memory, seed == 10 ? 5u : seed + 1);
+  }
+}
+
 TEST_F(StoreCoreTest, DurabilityObjectWaitsForTheDisk) {
   NewContext context = ContextOf(5);
   context.durability = Durability::kObject;

@@ -26,9 +26,12 @@ constexpr FaultRates kBadDisk = {
 
 class Run {
  public:
-  // Every other seed writes its objects through the log.
+  // Every other seed writes its objects through the log, every third evicts by LRU, every fourth has a quota.
   Run(uint64_t seed, bool bad_disk)
       : bad_disk_(bad_disk),
+        eviction_(seed % 3 == 0 ? EvictionKind::kLru : EvictionKind::kS3Fifo),
+        quotas_(seed % 4 == 0 ? Quotas{{"b", {.memory_bytes = 2 * kPage, .disk_bytes = 8 * kPage}}}
+                              : Quotas{}),
         small_object_bytes_(seed % 2 == 0 ? uint64_t{1} << 20 : 0),
         rng_(seed),
         faults_(std::make_shared<Faults>(seed + 1)) {
@@ -81,6 +84,7 @@ class Run {
 
  private:
   using Key = StoreModel::Key;
+  using Quotas = std::map<std::string, TenantQuota>;
 
   static Key KeyOf(const std::string& tenant, uint64_t context) {
     return {tenant, CacheId::Of(tenant, {}, TokensOf(context, kTokens))};
@@ -103,6 +107,8 @@ class Run {
         {.memory_bytes = 6 * kPage,
          .disk_bytes_max = 30 * kPage,
          .small_object_bytes = small_object_bytes_,
+         .eviction = eviction_,
+         .quotas = quotas_,
          .clock = &clock_,
          .writer = {}});
     ASSERT_OK(store);
@@ -314,6 +320,8 @@ class Run {
   }
 
   const bool bad_disk_;
+  const EvictionKind eviction_;
+  const Quotas quotas_;
   const uint64_t small_object_bytes_;
   Rng rng_;
   ManualClock clock_;

@@ -96,7 +96,9 @@ std::unique_ptr<ArenaRegion> StoreCore::AllocateRegion(const KvLayout& layout) {
   if (bytes > arena_->capacity_bytes()) return nullptr;
   while (true) {
     if (auto region = AllocateSlabs(arena_.get(), layout)) return region;
-    if (!objects_.EvictFromMemory(bytes).empty()) continue;
+    const uint64_t batch =
+        BytesToEvict(options_.watermarks, arena_->numbers().used_bytes, bytes, arena_->capacity_bytes());
+    if (!objects_.EvictFromMemory(std::max(bytes, batch)).empty()) continue;
     // What is left is leased, or on its way to disk and free to go after that.
     if (!writer_->WaitForProgress()) return AllocateSlabs(arena_.get(), layout);
   }
@@ -125,6 +127,7 @@ absl::StatusOr<ObjectPtr> StoreCore::CommitObject(const TenantObjectKey& key, Ob
     wait = record.durability == Durability::kObject;
     published = objects_.Publish(key, std::move(object));
   }
+  objects_.EvictOverQuota();
   if (options_.disk_bytes_max == 0 || published.on_disk) return published.object;
   WriteBehind::Item item{.key = key, .object = published.object, .ticket = published.ticket, .durable = wait};
   if (wait) {
@@ -159,7 +162,9 @@ AcquireResult StoreCore::LoadFromDisk(const TenantObjectKey& key, const Digest& 
   }
   auto object = ReadObject(tables_.get(), &rows_, key, model_identity, copy, std::move(region));
   if (object.ok()) {
-    return {.object = objects_.FinishLoad(key, copy.number, *object), .cause = MissCause::kEvicted};
+    ObjectPtr loaded = objects_.FinishLoad(key, copy.number, *object);
+    objects_.EvictOverQuota();
+    return {.object = std::move(loaded), .cause = MissCause::kEvicted};
   }
   const MissCause cause = CauseOf(object.status());
   Quarantine(key, copy.number, cause);
@@ -186,6 +191,10 @@ absl::Status StoreCore::DropDiskCopy(const TenantObjectKey& key, uint64_t number
   }
   objects_.DropDisk(key, cause);
   return status;
+}
+
+ObjectStanding StoreCore::Explain(std::string_view tenant, const ObjectKey& key) const {
+  return objects_.Explain({{std::string(tenant), key.id}, key.variant});
 }
 
 absl::Status StoreCore::DropObject(std::string_view tenant, const ObjectKey& key) {
@@ -221,6 +230,9 @@ bool StoreCore::IsSmall(const KvLayout& layout) const {
 absl::Status StoreCore::TryWriteObject(const WriteBehind::Item& item) {
   if (!objects_.NeedsWrite(item.key, item.ticket)) return absl::OkStatus();
   const uint64_t bytes = ObjectBytes(item.object->layout());
+  // What nothing waits for is written only if it deserves the place of what would have to go for it.
+  const bool fits = objects_.disk_bytes() + bytes <= DiskRoom();
+  if (!fits && !item.durable && !objects_.IsWorthDisk(item.key)) return absl::OkStatus();
   if (!MakeDiskRoom(bytes)) {
     return Error(ErrorCode::kStorageFull,
                  "no room for " + std::to_string(bytes) +
@@ -303,13 +315,20 @@ bool StoreCore::MakeDiskRoom(uint64_t bytes) {
 }
 
 void StoreCore::FreeDisk(uint64_t bytes) {
-  for (const TenantObjectKey& key : objects_.PickDiskVictims(bytes)) {
-    const auto copy = objects_.DiskCopyOf(key);
-    if (copy.has_value() && !DropDiskCopy(key, copy->number, MissCause::kEvicted).ok()) return;
+  for (uint64_t freed = 0; freed < bytes;) {
+    const auto victim = objects_.PickDiskVictim();
+    if (!victim.has_value()) return;
+    const auto& [key, copy] = *victim;
+    if (!DropDiskCopy(key, copy.number, MissCause::kEvicted).ok()) return;
+    freed += copy.bytes;
   }
 }
 
 void StoreCore::KeepDiskInBounds() {
+  for (auto victim = objects_.PickDiskVictimOverQuota(); victim.has_value();
+       victim = objects_.PickDiskVictimOverQuota()) {
+    if (!DropDiskCopy(victim->first, victim->second.number, MissCause::kEvicted).ok()) break;
+  }
   if (tables_->PhysicalBytes() <= options_.disk_bytes_max) return;
   tables_->Reclaim().IgnoreError();
   const uint64_t physical = tables_->PhysicalBytes();

@@ -36,7 +36,7 @@ StoreCore::StoreCore(std::unique_ptr<TableStore> tables, std::shared_ptr<Arena> 
       disk_limit_(options.disk_bytes_max / 10 * 9),
       arena_(std::move(arena)),
       records_(options.clock),
-      objects_(options.clock) {}
+      objects_(options.clock, {.eviction = options.eviction, .quotas = options.quotas}) {}
 
 StoreCore::~StoreCore() { Stop(); }
 
@@ -281,6 +281,7 @@ void StoreCore::ReclaimIfDue() {
 }
 
 void StoreCore::Housekeep() {
+  objects_.EvictOverQuota();  // what was being written until now may go
   ExpireDue();
   ForgetOldTombstones();
   PersistUses();

@@ -14,6 +14,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -66,9 +67,10 @@ class TierEviction {
   TierEviction(const TierEviction& other);
   TierEviction& operator=(const TierEviction&) = delete;
 
-  // REQUIRES: the tenant has no quota and no entry yet; bytes > 0. Tenants are small numbers.
+  // REQUIRES: the tenant has no quota and no entry yet; bytes > 0. Tenants are small numbers of the caller's.
   void SetQuota(uint32_t tenant, uint64_t bytes);
 
+  // REQUIRES: bytes > 0.
   EntrySlot Add(uint64_t owner, uint64_t fingerprint, uint64_t bytes, uint32_t tenant, const PinState& pin);
   void Use(EntrySlot slot);
   void SetPin(EntrySlot slot, const PinState& pin);
@@ -85,6 +87,11 @@ class TierEviction {
   // every request.
   std::vector<EvictionStanding> Preview(uint64_t bytes, const MayGo& may_go) const;
 
+  void ForEach(const std::function<void(const EvictionEntry&)>& visit) const {
+    for (EntrySlot slot = 0; slot < pool_.end(); ++slot) {
+      if (pool_[slot].bytes > 0) visit(pool_[slot]);
+    }
+  }
   uint64_t bytes() const { return bytes_; }
   uint64_t entries() const { return pool_.size(); }
   uint64_t TenantBytes(uint32_t tenant) const;
