@@ -198,6 +198,12 @@ ObjectTable::Found ObjectTable::Find(const TenantObjectKey& key, const KvLayout&
   return found;
 }
 
+ObjectPtr ObjectTable::InMemory(const TenantObjectKey& key) const {
+  MutexLock lock(&mu_);
+  const uint32_t index = FindEntry(key);
+  return index == kNone ? nullptr : entries_[index].memory;
+}
+
 ObjectPtr ObjectTable::FinishLoad(const TenantObjectKey& key, uint64_t number, const ObjectPtr& object) {
   MutexLock lock(&mu_);
   loaded_.SignalAll();

@@ -81,6 +81,9 @@ class ObjectTable {
   ObjectPtr FinishLoad(const TenantObjectKey& key, uint64_t number, const ObjectPtr& object)
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // What readers get from memory now, or nullptr. Marks no use, and waits for no load.
+  ObjectPtr InMemory(const TenantObjectKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
+
   struct Published {
     ObjectPtr object;     // what readers get from now on; another's if that was first with the same layout
     uint64_t ticket = 0;  // of this publication

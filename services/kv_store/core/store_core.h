@@ -85,6 +85,10 @@ class StoreCore final : public KvStore {
   StoreUsage Usage() override;
   StoreDisk Disk() override { return tables_->Seen(); }
 
+  // Of the region (arena.h) of what readers of the key get from memory now; 0: nothing. Never blocks on the
+  // disk.
+  uint64_t GenerationInMemory(std::string_view tenant, const ObjectKey& key);
+  const Arena& arena() const { return *arena_; }
   // Waits until every object committed before has been tried on disk.
   void DrainWrites() { writer_->Drain(); }
   // Expires what is due, forgets old tombstones, writes down uses, reclaims space of deletions every 6 hours.
