@@ -73,28 +73,20 @@ uint64_t ObjectTable::FingerprintOf(const Entry& entry) const {
 }
 
 DiskCopy ObjectTable::CopyOf(const Entry& entry) const {
-  return {.number = entry.disk_number, .bytes = entry.disk_bytes, .layout = layouts_[entry.disk_layout]};
+  return {.number = entry.disk_number,
+          .bytes = disk_.BytesOf(entry.disk_slot),
+          .layout = layouts_[entry.disk_layout]};
 }
 
 // --- pins ---
 
-PinState ObjectTable::PinOf(const PackedContext& context) const {
-  const auto pin = pins_.find(context);
-  return pin == pins_.end() ? PinState{} : pin->second;
+PinState ObjectTable::PinOf(const Entry& entry) const {
+  if (entry.memory_slot != kNoEntry) return memory_.PinOf(entry.memory_slot);
+  return entry.disk_slot != kNoEntry ? disk_.PinOf(entry.disk_slot) : PinState{};
 }
 
 void ObjectTable::SetPin(const ContextKey& key, const PinState& pin) {
   MutexLock lock(&mu_);
-  const PackedId id = Pack(key.id);
-  if (pin.pin == Pin::kNone) {
-    const uint32_t tenant = tenants_.Find(key.tenant);
-    if (tenant == kNone || pins_.erase(PackedContext{tenant, id}) == 0) return;
-    tenants_.Release(tenant);
-  } else {
-    const uint32_t tenant = tenants_.Take(key.tenant);
-    const auto [known, inserted] = pins_.insert_or_assign(PackedContext{tenant, id}, pin);
-    if (!inserted) tenants_.Release(tenant);
-  }
   for (uint32_t index = FirstOf(key); index != kNone; index = entries_[index].next) {
     const Entry& entry = entries_[index];
     if (entry.memory_slot != kNoEntry) memory_.SetPin(entry.memory_slot, pin);
@@ -112,7 +104,7 @@ void ObjectTable::Use(const Entry& entry) {
 void ObjectTable::SetMemory(uint32_t index, ObjectPtr object) {
   Entry& entry = entries_[index];
   entry.memory_slot = memory_.Add(index, FingerprintOf(entry), object->region().footprint_bytes(),
-                                  entry.context.tenant, PinOf(entry.context));
+                                  entry.context.tenant, PinOf(entry));
   entry.memory = std::move(object);
 }
 
@@ -213,7 +205,8 @@ ObjectPtr ObjectTable::FinishLoad(const TenantObjectKey& key, uint64_t number, c
   if (entry.memory == nullptr && entry.on_disk() && entry.disk_number == number) {
     entry.loading = false;
     if (object != nullptr) SetMemory(index, object);
-    entry.ticket = entry.disk_ticket = next_ticket_++;
+    entry.ticket = next_ticket_++;
+    entry.disk_is_memory = true;
   }
   return entry.memory;
 }
@@ -228,13 +221,16 @@ ObjectTable::Published ObjectTable::Publish(const TenantObjectKey& key, ObjectPt
   const bool first = entry.memory == nullptr || entry.memory->layout() != object->layout();
   if (first) {
     // A copy on disk belongs to another compile: it is replaced, never mixed with this one.
+    const PinState pin = PinOf(entry);
     replaced = ClearMemory(&entry, Leaving::kOtherwise);
     SetMemory(index, std::move(object));
+    memory_.SetPin(entry.memory_slot, pin);
     entry.ticket = next_ticket_++;
+    entry.disk_is_memory = false;
     entry.loading = false;
     loaded_.SignalAll();
   }
-  const bool on_disk = entry.on_disk() && entry.disk_ticket == entry.ticket;
+  const bool on_disk = entry.on_disk() && entry.disk_is_memory;
   return {.object = entry.memory, .ticket = entry.ticket, .first = first, .on_disk = on_disk};
 }
 
@@ -243,7 +239,7 @@ bool ObjectTable::NeedsWrite(const TenantObjectKey& key, uint64_t ticket) const 
   const uint32_t index = FindEntry(key);
   if (index == kNone) return false;
   const Entry& entry = entries_[index];
-  const bool written = entry.on_disk() && entry.disk_ticket == ticket;
+  const bool written = entry.on_disk() && entry.disk_is_memory;
   return entry.memory != nullptr && entry.ticket == ticket && !written;
 }
 
@@ -268,13 +264,12 @@ void ObjectTable::SetDisk(const TenantObjectKey& key, const DiskCopy& copy, uint
   MutexLock lock(&mu_);
   const uint32_t index = Obtain(key);
   Entry& entry = entries_[index];
+  const PinState pin = PinOf(entry);
   ClearDisk(&entry, Leaving::kOtherwise);
-  entry.disk_slot =
-      disk_.Add(index, FingerprintOf(entry), copy.bytes, entry.context.tenant, PinOf(entry.context));
+  entry.disk_slot = disk_.Add(index, FingerprintOf(entry), copy.bytes, entry.context.tenant, pin);
   entry.disk_layout = layouts_.Take(copy.layout);
   entry.disk_number = copy.number;
-  entry.disk_bytes = copy.bytes;
-  entry.disk_ticket = ticket;
+  entry.disk_is_memory = ticket == entry.ticket;
 }
 
 void ObjectTable::DropDisk(const TenantObjectKey& key, MissCause cause) {
@@ -304,8 +299,6 @@ void ObjectTable::RemoveContext(const ContextKey& key) {
     removed.push_back(ClearMemory(&entries_[index], Leaving::kOtherwise));
     Erase(index, MissCause::kDeleted);
   }
-  const uint32_t tenant = tenants_.Find(key.tenant);
-  if (tenant != kNone && pins_.erase(PackedContext{tenant, Pack(key.id)}) > 0) tenants_.Release(tenant);
 }
 
 // --- eviction ---
@@ -368,7 +361,7 @@ bool ObjectTable::IsWorthDisk(const TenantObjectKey& key) {
   MutexLock lock(&mu_);
   const uint32_t index = FindEntry(key);
   if (index == kNone) return false;
-  if (PinOf(entries_[index].context).pin != Pin::kNone) return true;
+  if (PinOf(entries_[index]).pin != Pin::kNone) return true;
   const auto victim = PickOnDisk(/*only_over_quota=*/false);
   if (!victim.has_value()) return true;
   const uint64_t theirs = FingerprintOf(Pack(victim->first.context.id), victim->first.variant);
@@ -441,7 +434,6 @@ ObjectTable::MemoryCounts ObjectTable::Count(uint64_t pending_writes) const {
 uint64_t ObjectTable::memory_bytes() const {
   MutexLock lock(&mu_);
   return sizeof(*this) + entries_.memory_bytes() + contexts_.capacity() * (sizeof(uint32_t) + 1) +
-         pins_.capacity() * (sizeof(*pins_.begin()) + 1) +
          causes_.capacity() * (sizeof(*causes_.begin()) + 1) + cause_order_.size() * sizeof(uint64_t) +
          memory_.memory_bytes() + disk_.memory_bytes() + frequencies_.memory_bytes();
 }

@@ -49,6 +49,10 @@ struct TenantQuota {
   uint64_t disk_bytes = 0;
 };
 
+inline PinState PinStateOf(const ContextRecord& record) {
+  return {.pin = record.pin, .until_ms = record.pin_until_ms};
+}
+
 struct ObjectTableOptions {
   EvictionKind eviction = EvictionKind::kS3Fifo;
   std::map<std::string, TenantQuota> quotas;  // by tenant
@@ -67,6 +71,7 @@ class ObjectTable {
   // `clock` outlives the table.
   explicit ObjectTable(const Clock* clock, const ObjectTableOptions& options = {});
 
+  // Of the objects of a context that are there. Those that come later are without a pin until this is called.
   void SetPin(const ContextKey& key, const PinState& pin) ABSL_LOCKS_EXCLUDED(mu_);
 
   struct Found {
@@ -148,10 +153,9 @@ class ObjectTable {
     EntrySlot disk_slot = kNoEntry;
     uint32_t disk_layout = kNone;  // kNone: no copy on disk
     bool loading = false;
+    bool disk_is_memory = false;  // both copies are of the same compile
     uint64_t disk_number = 0;
-    uint64_t disk_bytes = 0;
-    uint64_t ticket = 0;       // of `memory`
-    uint64_t disk_ticket = 0;  // of the copy on disk: equal when both are the same compile
+    uint64_t ticket = 0;  // of `memory`
 
     bool on_disk() const { return disk_layout != kNone; }
   };
@@ -180,7 +184,7 @@ class ObjectTable {
   static uint64_t FingerprintOf(const PackedId& id, const ObjectVariant& variant);
   uint64_t FingerprintOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   DiskCopy CopyOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  PinState PinOf(const PackedContext& context) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  PinState PinOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Use(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   enum class Leaving { kEvicted, kOtherwise };
   void SetMemory(uint32_t index, ObjectPtr object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -205,7 +209,6 @@ class ObjectTable {
   TierEviction memory_ ABSL_GUARDED_BY(mu_);
   TierEviction disk_ ABSL_GUARDED_BY(mu_);
   FrequencySketch frequencies_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<PackedContext, PinState> pins_ ABSL_GUARDED_BY(mu_);
   // Why the last objects that went are gone, by fingerprint; bounded.
   absl::flat_hash_map<uint64_t, MissCause> causes_ ABSL_GUARDED_BY(mu_);
   std::deque<uint64_t> cause_order_ ABSL_GUARDED_BY(mu_);

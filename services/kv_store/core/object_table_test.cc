@@ -79,16 +79,20 @@ TEST_P(ObjectTableTest, PinsKeepAndAHardOneNeedsACopyOnDisk) {
   EXPECT_EQ(table_.PickDiskVictim()->first, Key(1));
 }
 
-TEST_P(ObjectTableTest, APinHoldsForObjectsThatComeAfterIt) {
-  table_.SetPin(Key(1).context, {.pin = Pin::kHard, .until_ms = {}});
-  Put(Key(1));
-  EXPECT_TRUE(table_.EvictFromMemory(1).empty());
-  table_.SetPin(Key(1).context, {});
-  EXPECT_EQ(table_.EvictFromMemory(1).size(), 1u);
-  table_.SetPin(Key(1).context, {.pin = Pin::kHard, .until_ms = {}});
+TEST_P(ObjectTableTest, APinStaysWithAnObjectThroughLoadsWritesAndOtherLayouts) {
+  const PinState pin{.pin = Pin::kHard, .until_ms = clock_.UnixMs() + 1000};
+  PutOnDisk(Key(1), 1);
+  table_.SetPin(Key(1).context, pin);
+  ASSERT_TRUE(table_.Find(Key(1), LayoutOf(8)).disk.has_value());
+  table_.FinishLoad(Key(1), 1, Object());
+  EXPECT_EQ(table_.Explain(Key(1)).memory->pin, Pin::kHard) << "loaded";
+  PutOnDisk(Key(1), 2);
+  EXPECT_EQ(table_.Explain(Key(1)).disk->pin, Pin::kHard) << "written again";
+  table_.Publish(Key(1), Object(LayoutOf(8, 2, 4, 4)));
+  EXPECT_EQ(table_.Explain(Key(1)).memory->pin, Pin::kHard) << "replaced";
   table_.RemoveContext(Key(1).context);
   Put(Key(1));
-  EXPECT_EQ(table_.EvictFromMemory(1).size(), 1u) << "the pin went with the context";
+  EXPECT_EQ(table_.Explain(Key(1)).memory->pin, Pin::kNone) << "the pin went with the context";
 }
 
 TEST_P(ObjectTableTest, ATenantOverItsQuotaLosesItsOwnObjects) {

@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kMaxPage = 1000;
 
-ContextKey KeyOf(const ContextRecord& record) { return {record.tenant, record.id}; }
+ContextKey KeyOfRecord(const ContextRecord& record) { return {record.tenant, record.id}; }
 
 // now + ttl without overflow; nullopt: never.
 std::optional<int64_t> ExpiryOf(int64_t now_ms, std::optional<int64_t> ttl_seconds) {
@@ -36,22 +36,21 @@ Pin EffectivePin(Pin pin, const std::optional<int64_t>& until_ms, int64_t now_ms
   return until_ms.has_value() && *until_ms <= now_ms ? Pin::kNone : pin;
 }
 
-bool Matches(const ContextRecord& record, const ContextQuery& query) {
-  if (record.hidden) return false;
-  if (query.model.has_value() && record.model != *query.model) return false;
-  if (query.state.has_value() && record.state != *query.state) return false;
-  if (query.name.has_value() && record.name != *query.name) return false;
-  return !query.tag.has_value() || std::binary_search(record.tags.begin(), record.tags.end(), *query.tag);
-}
-
 HybridTime LastChange(const ContextRecord& record) {
   return std::max({record.expiry_changed, record.pin_changed, record.tags_changed, record.name_changed});
 }
 
 }  // namespace
 
-bool RecordTable::IsExpired(const ContextRecord& record) const {
-  return record.expires_at_ms.has_value() && *record.expires_at_ms <= clock_->UnixMs();
+RecordTable::RecordTable(const Clock* clock)
+    : clock_(clock),
+      keys_(0, KeyHash{&records_}, KeyEqual{&records_}),
+      names_(0, NameHash{&records_}, NameEqual{&records_}),
+      order_(PlaceLess{&records_}),
+      expiries_(ExpiryLess{&records_}) {}
+
+bool RecordTable::IsExpired(const PackedRecord& record) const {
+  return record.expires && record.expires_at_ms <= clock_->UnixMs();
 }
 
 HybridTime RecordTable::NextTime() {
@@ -68,120 +67,190 @@ HybridTime RecordTable::NextTime() {
 
 void RecordTable::Observe(const HybridTime& time) { last_time_ = std::max(last_time_, time); }
 
-void RecordTable::Insert(const ContextRecord& record) {
-  const ContextKey key = KeyOf(record);
-  Erase(key);
-  if (!record.name.empty()) {
+std::optional<PackedContext> RecordTable::PackedOf(const ContextKey& key) const {
+  const uint32_t tenant = packer_.TenantOf(key.tenant);
+  if (tenant == kNone) return std::nullopt;
+  return PackedContext{tenant, Pack(key.id)};
+}
+
+ContextKey RecordTable::KeyOf(const PackedContext& key) const {
+  return {packer_.TenantAt(key.tenant), Unpack(key.id)};
+}
+
+uint32_t RecordTable::IndexOf(const ContextKey& key) const {
+  const auto packed = PackedOf(key);
+  if (!packed.has_value()) return kNone;
+  const auto record = keys_.find(*packed);
+  return record == keys_.end() ? kNone : *record;
+}
+
+const Tombstone* RecordTable::TombstoneOf(const ContextKey& key) const {
+  const auto packed = PackedOf(key);
+  if (!packed.has_value()) return nullptr;
+  const auto tombstone = tombstones_.find(*packed);
+  return tombstone == tombstones_.end() ? nullptr : &tombstone->second;
+}
+
+uint32_t RecordTable::Insert(const ContextRecord& record) {
+  const uint32_t old = IndexOf(KeyOfRecord(record));
+  const bool touched = old != kNone && records_[old].touched;
+  const uint32_t index = records_.Add(packer_.Pack(record));
+  if (old != kNone) Erase(old);
+  PackedRecord& packed = records_[index];
+  keys_.insert(index);
+  if (!packed.name().empty()) {
     // Two records may claim a name when one had expired before its tombstone was written: the later claim
     // wins.
-    const auto [held, inserted] =
-        names_.try_emplace({record.tenant, record.model_identity, record.name}, record.id);
-    if (!inserted && held->second != record.id) {
-      const auto holder = records_.find({record.tenant, held->second});
-      if (holder == records_.end() || holder->second.name_changed < record.name_changed)
-        held->second = record.id;
+    const auto [holder, inserted] = names_.insert(index);
+    if (!inserted && records_[*holder].name_changed() < packed.name_changed()) {
+      names_.erase(holder);
+      names_.insert(index);
     }
   }
-  order_.insert({record.tenant, record.created_at_ms, record.id});
-  if (record.expires_at_ms.has_value()) expiries_.insert({*record.expires_at_ms, key});
-  if (!record.hidden) ++visible_;
-  records_[key] = record;
+  order_.insert(index);
+  if (packed.expires) expiries_.insert(index);
+  if (!packed.hidden) ++visible_;
+  if (touched) {
+    packed.touched = true;
+    touched_.push_back(index);
+  }
+  return index;
 }
 
-void RecordTable::Erase(const ContextKey& key) {
-  const auto found = records_.find(key);
-  if (found == records_.end()) return;
-  const ContextRecord& record = found->second;
-  ReleaseName(record);
-  order_.erase({record.tenant, record.created_at_ms, record.id});
-  if (record.expires_at_ms.has_value()) expiries_.erase({*record.expires_at_ms, key});
+void RecordTable::Erase(uint32_t index) {
+  const PackedRecord& record = records_[index];
+  keys_.erase(keys_.find(record.key));
+  if (!record.name().empty()) {
+    const auto holder = names_.find(RecordPacker::NameOf(record));
+    if (holder != names_.end() && *holder == index) names_.erase(holder);
+  }
+  order_.erase(index);
+  if (record.expires) expiries_.erase(index);
   if (!record.hidden) --visible_;
-  records_.erase(found);
+  packer_.Release(record);
+  records_.Erase(index);
 }
 
-void RecordTable::ReleaseName(const ContextRecord& record) {
-  if (record.name.empty()) return;
-  const auto held = names_.find({record.tenant, record.model_identity, record.name});
-  if (held != names_.end() && held->second == record.id) names_.erase(held);
+void RecordTable::InsertTombstone(const ContextKey& key, const Tombstone& tombstone) {
+  EraseTombstone(key);
+  const PackedContext packed{packer_.TakeTenant(key.tenant), Pack(key.id)};
+  tombstones_.emplace(packed, tombstone);
+  tombstone_ages_.insert({tombstone.at, packed});
+}
+
+void RecordTable::EraseTombstone(const ContextKey& key) {
+  const auto packed = PackedOf(key);
+  if (!packed.has_value()) return;
+  const auto tombstone = tombstones_.find(*packed);
+  if (tombstone == tombstones_.end()) return;
+  tombstone_ages_.erase({tombstone->second.at, *packed});
+  tombstones_.erase(tombstone);
+  packer_.ReleaseTenant(packed->tenant);
+}
+
+uint32_t RecordTable::HolderOf(std::string_view tenant, const Digest& model_identity,
+                               std::string_view name) const {
+  const uint32_t owner = packer_.TenantOf(tenant);
+  const uint32_t identity = packer_.IdentityOf(model_identity);
+  if (owner == kNone || identity == kNone) return kNone;
+  const auto holder = names_.find(PackedName{owner, identity, name});
+  return holder == names_.end() ? kNone : *holder;
 }
 
 absl::Status RecordTable::CheckName(const ContextRecord& record, const std::string& name) const {
-  const auto held = names_.find({record.tenant, record.model_identity, name});
-  if (name.empty() || held == names_.end() || held->second == record.id) return absl::OkStatus();
-  const auto holder = records_.find({record.tenant, held->second});
-  if (holder != records_.end() && IsExpired(holder->second)) return absl::OkStatus();
+  if (name.empty()) return absl::OkStatus();
+  const auto reserved = reserved_names_.find({record.tenant, record.model_identity, name});
+  const uint32_t holder = HolderOf(record.tenant, record.model_identity, name);
+  const bool is_reserved = reserved != reserved_names_.end() && reserved->second != record.id;
+  const bool is_held =
+      holder != kNone && records_[holder].key.id != Pack(record.id) && !IsExpired(records_[holder]);
+  if (!is_reserved && !is_held) return absl::OkStatus();
   return Error(ErrorCode::kNameInUse,
                "the name belongs to another context; choose another or rename that one", "name");
 }
 
 absl::Status RecordTable::ReserveName(const ContextRecord& record) {
   EPIC_RETURN_IF_ERROR(CheckName(record, record.name));
-  if (!record.name.empty()) names_[{record.tenant, record.model_identity, record.name}] = record.id;
+  if (!record.name.empty()) reserved_names_[{record.tenant, record.model_identity, record.name}] = record.id;
   return absl::OkStatus();
+}
+
+void RecordTable::ReleaseReservation(const ContextRecord& record) {
+  const auto reserved = reserved_names_.find({record.tenant, record.model_identity, record.name});
+  if (reserved != reserved_names_.end() && reserved->second == record.id) reserved_names_.erase(reserved);
 }
 
 void RecordTable::Load(const ContextRecord& record) {
   MutexLock lock(&mu_);
   Observe(LastChange(record));
-  const auto tombstone = tombstones_.find(KeyOf(record));
-  if (tombstone != tombstones_.end() && tombstone->second.at > LastChange(record)) return;
+  const Tombstone* tombstone = TombstoneOf(KeyOfRecord(record));
+  if (tombstone != nullptr && tombstone->at > LastChange(record)) return;
   Insert(record);
 }
 
 void RecordTable::Load(const ContextKey& key, const Tombstone& tombstone) {
   MutexLock lock(&mu_);
   Observe(tombstone.at);
-  tombstones_[key] = tombstone;
-  tombstone_ages_.insert({tombstone.at, key});
-  const auto record = records_.find(key);
-  if (record != records_.end() && tombstone.at > LastChange(record->second)) Erase(key);
+  InsertTombstone(key, tombstone);
+  const uint32_t index = IndexOf(key);
+  if (index != kNone && tombstone.at > LastChange(packer_.Unpack(records_[index]))) Erase(index);
 }
 
-absl::StatusOr<const ContextRecord*> RecordTable::Find(const ContextKey& key) const {
-  const auto record = records_.find(key);
-  if (record != records_.end() && !IsExpired(record->second)) return &record->second;
-  const auto tombstone = tombstones_.find(key);
-  const bool gone = record == records_.end() && tombstone == tombstones_.end();
-  if (gone) {
+absl::StatusOr<uint32_t> RecordTable::Find(const ContextKey& key) const {
+  const uint32_t index = IndexOf(key);
+  if (index != kNone && !IsExpired(records_[index])) return index;
+  const Tombstone* tombstone = TombstoneOf(key);
+  if (index == kNone && tombstone == nullptr) {
     return Error(ErrorCode::kContextNotFound, "no such context; create it with POST /v1/contexts", "id");
   }
-  if (record == records_.end() && tombstone->second.cause == RemovalCause::kDeleted) {
+  if (index == kNone && tombstone->cause == RemovalCause::kDeleted) {
     return Error(ErrorCode::kContextDeleted, "the context was deleted; create it again to use it", "id");
   }
   return Error(ErrorCode::kContextExpired, "the context has expired; create it again with a longer ttl",
                "id");
 }
 
+RecordTable::Sight RecordTable::Look(const ContextKey& key) const {
+  MutexLock lock(&mu_);
+  const uint32_t index = IndexOf(key);
+  if (index != kNone && !IsExpired(records_[index])) {
+    return {.life = Life::kLive, .model_identity = packer_.IdentityAt(records_[index].identity)};
+  }
+  const bool known = index != kNone || TombstoneOf(key) != nullptr;
+  return {.life = known ? Life::kGone : Life::kNever, .model_identity = {}};
+}
+
 absl::StatusOr<ContextRecord> RecordTable::Get(const ContextKey& key) const {
   MutexLock lock(&mu_);
-  EPIC_ASSIGN_OR_RETURN(const ContextRecord* record, Find(key));
-  return *record;
+  EPIC_ASSIGN_OR_RETURN(const uint32_t index, Find(key));
+  return packer_.Unpack(records_[index]);
 }
 
 absl::StatusOr<ContextRecord> RecordTable::FindByName(std::string_view tenant, const Digest& model_identity,
                                                       std::string_view name) const {
   MutexLock lock(&mu_);
-  const auto held = names_.find({std::string(tenant), model_identity, std::string(name)});
-  if (held != names_.end()) {
-    const auto record = records_.find({std::string(tenant), held->second});
-    const bool live = record != records_.end() && record->second.name == name && !IsExpired(record->second);
-    if (live) return record->second;
-  }
+  const uint32_t holder = HolderOf(tenant, model_identity, name);
+  if (holder != kNone && !IsExpired(records_[holder])) return packer_.Unpack(records_[holder]);
   return Error(ErrorCode::kContextNotFound, "no context has this name under this model", "name");
 }
 
-absl::StatusOr<RecordTable::OrderKey> RecordTable::PlaceOf(const ContextKey& key) const {
-  std::optional<int64_t> created_at_ms;
-  if (const auto record = records_.find(key); record != records_.end()) {
-    created_at_ms = record->second.created_at_ms;
-  } else if (const auto tombstone = tombstones_.find(key); tombstone != tombstones_.end()) {
-    created_at_ms = tombstone->second.created_at_ms;
-  }
-  if (!created_at_ms.has_value()) {
+absl::StatusOr<RecordTable::Place> RecordTable::PlaceOf(const ContextKey& key) const {
+  const auto packed = PackedOf(key);
+  if (const uint32_t index = IndexOf(key); index != kNone) return PlaceOf(records_[index]);
+  const Tombstone* tombstone = TombstoneOf(key);
+  if (tombstone == nullptr || !tombstone->created_at_ms.has_value()) {
     return Error(ErrorCode::kContextNotFound,
                  "the list has no such place, now or in the last days: start again without after", "after");
   }
-  return OrderKey{key.tenant, *created_at_ms, key.id};
+  return Place{packed->tenant, *tombstone->created_at_ms, packed->id};
+}
+
+bool RecordTable::Matches(const PackedRecord& record, const ContextQuery& query) const {
+  if (record.hidden || IsExpired(record)) return false;
+  if (query.model.has_value() && packer_.ModelAt(record.model) != *query.model) return false;
+  if (query.state.has_value() && record.state != *query.state) return false;
+  if (query.name.has_value() && record.name() != *query.name) return false;
+  return !query.tag.has_value() || record.HasTag(*query.tag);
 }
 
 absl::StatusOr<ContextPage> RecordTable::List(std::string_view tenant, const ContextQuery& query) const {
@@ -189,21 +258,21 @@ absl::StatusOr<ContextPage> RecordTable::List(std::string_view tenant, const Con
     return Error(ErrorCode::kInvalidRequest, "limit must be 1..1000", "limit");
   }
   MutexLock lock(&mu_);
-  const std::string owner(tenant);
-  auto begin = order_.lower_bound({owner, std::numeric_limits<int64_t>::min(), CacheId()});
-  auto end = order_.upper_bound({owner + '\0', std::numeric_limits<int64_t>::min(), CacheId()});
+  const uint32_t owner = packer_.TenantOf(tenant);
+  constexpr int64_t kFirst = std::numeric_limits<int64_t>::min();
+  auto begin = owner == kNone ? order_.end() : order_.lower_bound(Place{owner, kFirst, {}});
+  auto end = owner == kNone ? order_.end() : order_.lower_bound(Place{owner + 1, kFirst, {}});
   if (!query.after.empty()) {
-    EPIC_ASSIGN_OR_RETURN(const OrderKey cursor, PlaceOf({owner, query.after}));
+    EPIC_ASSIGN_OR_RETURN(const Place cursor, PlaceOf({std::string(tenant), query.after}));
     (query.descending ? end : begin) =
         query.descending ? order_.lower_bound(cursor) : order_.upper_bound(cursor);
   }
   ContextPage page;
-  // Adds the record at `key`; false when the page is full.
-  const auto visit = [&](const OrderKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    const ContextRecord& record = records_.at({owner, std::get<CacheId>(key)});
-    if (IsExpired(record) || !Matches(record, query)) return true;
+  // Adds a record; false when the page is full.
+  const auto visit = [&](uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (!Matches(records_[index], query)) return true;
     page.has_more = page.records.size() == query.limit;
-    if (!page.has_more) page.records.push_back(record);
+    if (!page.has_more) page.records.push_back(packer_.Unpack(records_[index]));
     return !page.has_more;
   };
   if (query.descending) {
@@ -281,19 +350,20 @@ RecordPlan RecordTable::Merge(const ContextRecord& old, const NewContext& contex
 absl::StatusOr<RecordPlan> RecordTable::PlanCreate(const ContextKey& key, const NewContext& context) {
   MutexLock lock(&mu_);
   const auto old = Find(key);
-  RecordPlan plan = old.ok() ? Merge(**old, context) : NewRecord(key, context);
-  plan.replaces = plan.created && records_.contains(key);
+  RecordPlan plan = old.ok() ? Merge(packer_.Unpack(records_[*old]), context) : NewRecord(key, context);
+  plan.replaces = plan.created && IndexOf(key) != kNone;
   EPIC_RETURN_IF_ERROR(ValidateRecord(plan.record));
   // A name given on a hit must be free or this context's own, even where it is not taken over.
   EPIC_RETURN_IF_ERROR(CheckName(plan.record, context.name));
-  EPIC_RETURN_IF_ERROR(ReserveName(plan.record));
+  // A plan that changes nothing is neither applied nor abandoned.
+  if (plan.changed) EPIC_RETURN_IF_ERROR(ReserveName(plan.record));
   return plan;
 }
 
 absl::StatusOr<RecordPlan> RecordTable::PlanUpdate(const ContextKey& key, const ContextPatch& patch) {
   MutexLock lock(&mu_);
-  EPIC_ASSIGN_OR_RETURN(const ContextRecord* old, Find(key));
-  RecordPlan plan{.record = *old, .changed = true};
+  EPIC_ASSIGN_OR_RETURN(const uint32_t old, Find(key));
+  RecordPlan plan{.record = packer_.Unpack(records_[old]), .changed = true};
   ContextRecord& record = plan.record;
   const HybridTime now = NextTime();
   if (patch.ttl_seconds.has_value()) {
@@ -324,8 +394,8 @@ absl::StatusOr<RecordPlan> RecordTable::PlanUpdate(const ContextKey& key, const 
 absl::StatusOr<RecordPlan> RecordTable::PlanState(const ContextKey& key, ContextState state,
                                                   int64_t compile_ms, std::string_view error) const {
   MutexLock lock(&mu_);
-  EPIC_ASSIGN_OR_RETURN(const ContextRecord* old, Find(key));
-  RecordPlan plan{.record = *old, .changed = true};
+  EPIC_ASSIGN_OR_RETURN(const uint32_t old, Find(key));
+  RecordPlan plan{.record = packer_.Unpack(records_[old]), .changed = true};
   plan.record.state = state;
   plan.record.compile_ms = compile_ms;
   plan.record.error =
@@ -335,51 +405,47 @@ absl::StatusOr<RecordPlan> RecordTable::PlanState(const ContextKey& key, Context
 
 void RecordTable::Apply(const RecordPlan& plan) {
   MutexLock lock(&mu_);
-  const ContextKey key = KeyOf(plan.record);
-  ContextRecord record = plan.record;
-  if (const auto now = records_.find(key); now != records_.end() && !plan.created) {
-    record.hits = std::max(record.hits, now->second.hits);
-    record.last_used_at_ms = std::max(record.last_used_at_ms, now->second.last_used_at_ms);
-  }
-  if (const auto tombstone = tombstones_.find(key); tombstone != tombstones_.end()) {
-    tombstone_ages_.erase({tombstone->second.at, key});
-    tombstones_.erase(tombstone);
-  }
-  Insert(record);
+  const ContextKey key = KeyOfRecord(plan.record);
+  const uint32_t old = IndexOf(key);
+  const uint64_t hits = old != kNone && !plan.created ? records_[old].hits : 0;
+  const int64_t last_used_at_ms =
+      old != kNone && !plan.created ? records_[old].last_used_at_ms : plan.record.last_used_at_ms;
+  EraseTombstone(key);
+  PackedRecord& record = records_[Insert(plan.record)];
+  record.hits = std::max(record.hits, hits);
+  record.last_used_at_ms = std::max(record.last_used_at_ms, last_used_at_ms);
+  ReleaseReservation(plan.record);
 }
 
 void RecordTable::Abandon(const RecordPlan& plan) {
   MutexLock lock(&mu_);
-  const auto now = records_.find(KeyOf(plan.record));
-  if (now == records_.end() || now->second.name != plan.record.name) ReleaseName(plan.record);
+  ReleaseReservation(plan.record);
 }
 
 std::optional<Tombstone> RecordTable::PlanRemoval(const ContextKey& key, RemovalCause cause) {
   MutexLock lock(&mu_);
-  const auto record = records_.find(key);
-  if (record == records_.end()) return std::nullopt;
-  const bool expired = IsExpired(record->second);
+  const uint32_t index = IndexOf(key);
+  if (index == kNone) return std::nullopt;
+  const bool expired = IsExpired(records_[index]);
   if (cause == RemovalCause::kExpired && !expired) return std::nullopt;
   return Tombstone{.at = NextTime(),
                    .cause = expired ? RemovalCause::kExpired : RemovalCause::kDeleted,
-                   .created_at_ms = record->second.created_at_ms};
+                   .created_at_ms = records_[index].created_at_ms};
 }
 
 void RecordTable::ApplyRemoval(const ContextKey& key, const Tombstone& tombstone) {
   MutexLock lock(&mu_);
-  Erase(key);
-  touched_.erase(key);
-  tombstones_[key] = tombstone;
-  tombstone_ages_.insert({tombstone.at, key});
+  InsertTombstone(key, tombstone);
+  if (const uint32_t index = IndexOf(key); index != kNone) Erase(index);
 }
 
 std::vector<ContextKey> RecordTable::Expired(size_t limit) const {
   MutexLock lock(&mu_);
   const int64_t now_ms = clock_->UnixMs();
   std::vector<ContextKey> keys;
-  for (const auto& [at_ms, key] : expiries_) {
-    if (at_ms > now_ms || keys.size() == limit) break;
-    keys.push_back(key);
+  for (const uint32_t index : expiries_) {
+    if (records_[index].expires_at_ms > now_ms || keys.size() == limit) break;
+    keys.push_back(KeyOf(records_[index].key));
   }
   return keys;
 }
@@ -390,36 +456,41 @@ std::vector<ContextKey> RecordTable::OldTombstones(size_t limit) const {
   std::vector<ContextKey> keys;
   for (const auto& [at, key] : tombstone_ages_) {
     if (at.unix_ms > now_ms - kTombstoneLifeMs || keys.size() == limit) break;
-    keys.push_back(key);
+    keys.push_back(KeyOf(key));
   }
   return keys;
 }
 
 void RecordTable::ForgetTombstone(const ContextKey& key) {
   MutexLock lock(&mu_);
-  const auto tombstone = tombstones_.find(key);
-  if (tombstone == tombstones_.end()) return;
-  tombstone_ages_.erase({tombstone->second.at, key});
-  tombstones_.erase(tombstone);
+  EraseTombstone(key);
 }
 
 bool RecordTable::HasTombstone(const ContextKey& key) const {
   MutexLock lock(&mu_);
-  return tombstones_.contains(key);
+  return TombstoneOf(key) != nullptr;
 }
 
 void RecordTable::Touch(const ContextKey& key) {
   MutexLock lock(&mu_);
-  const auto record = records_.find(key);
-  if (record == records_.end()) return;
-  ++record->second.hits;
-  record->second.last_used_at_ms = clock_->UnixMs();
-  touched_.insert(key);
+  const uint32_t index = IndexOf(key);
+  if (index == kNone) return;
+  PackedRecord& record = records_[index];
+  ++record.hits;
+  record.last_used_at_ms = clock_->UnixMs();
+  if (!record.touched) touched_.push_back(index);
+  record.touched = true;
 }
 
 std::vector<ContextKey> RecordTable::TakeTouched() {
   MutexLock lock(&mu_);
-  std::vector<ContextKey> keys(touched_.begin(), touched_.end());
+  std::vector<ContextKey> keys;
+  for (const uint32_t index : touched_) {
+    PackedRecord& record = records_[index];
+    if (!record.touched) continue;
+    record.touched = false;
+    keys.push_back(KeyOf(record.key));
+  }
   touched_.clear();
   return keys;
 }

@@ -15,18 +15,23 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/hash/hash.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/storage/kv_store.h"
+#include "services/kv_store/core/packed_record.h"
 #include "services/kv_store/core/rows.h"
 
 namespace epic::kv_store {
@@ -43,7 +48,7 @@ struct RecordPlan {
 class RecordTable {
  public:
   // `clock` outlives the table.
-  explicit RecordTable(const Clock* clock) : clock_(clock) {}
+  explicit RecordTable(const Clock* clock);
 
   // At start, in any order. Where a record and a tombstone of one key meet, the later change wins.
   void Load(const ContextRecord& record) ABSL_LOCKS_EXCLUDED(mu_);
@@ -51,6 +56,13 @@ class RecordTable {
 
   // Errors: NotFound with kContextNotFound, kContextExpired or kContextDeleted.
   absl::StatusOr<ContextRecord> Get(const ContextKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
+  // What a reader of objects asks: whether a context is live, and under which model. Cheap.
+  enum class Life { kLive, kGone, kNever };
+  struct Sight {
+    Life life = Life::kNever;
+    Digest model_identity;  // of a live one
+  };
+  Sight Look(const ContextKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<ContextRecord> FindByName(std::string_view tenant, const Digest& model_identity,
                                            std::string_view name) const ABSL_LOCKS_EXCLUDED(mu_);
   // Hidden and expired records are left out. A removed context keeps its place for `after` as long as its
@@ -89,35 +101,108 @@ class RecordTable {
   uint64_t VisibleCount() const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:
+  static constexpr uint32_t kNone = RecordPacker::kNone;
+  using Records = IndexedPool<PackedRecord>;
   using NameKey = std::tuple<std::string, Digest, std::string>;  // tenant, model identity, name
-  using OrderKey = std::tuple<std::string, int64_t, CacheId>;    // tenant, created_at_ms, id
+  struct Place {                                                 // in lists
+    uint32_t tenant = 0;
+    int64_t created_at_ms = 0;
+    PackedId id;
+    auto operator<=>(const Place&) const = default;
+  };
 
-  bool IsExpired(const ContextRecord& record) const;
+  // Indices hold numbers of records, and find them by what the records say.
+  static Place PlaceOf(const PackedRecord& record) {
+    return {record.key.tenant, record.created_at_ms, record.key.id};
+  }
+  struct KeyHash {
+    using is_transparent = void;
+    const Records* records;
+    size_t operator()(const PackedContext& key) const { return absl::Hash<PackedContext>()(key); }
+    size_t operator()(uint32_t index) const { return (*this)((*records)[index].key); }
+  };
+  struct KeyEqual {
+    using is_transparent = void;
+    const Records* records;
+    bool operator()(uint32_t a, uint32_t b) const { return a == b || (*this)(a, (*records)[b].key); }
+    bool operator()(uint32_t a, const PackedContext& b) const { return (*records)[a].key == b; }
+    bool operator()(const PackedContext& a, uint32_t b) const { return (*this)(b, a); }
+  };
+  struct NameHash {
+    using is_transparent = void;
+    const Records* records;
+    size_t operator()(const PackedName& name) const { return absl::Hash<PackedName>()(name); }
+    size_t operator()(uint32_t index) const { return (*this)(RecordPacker::NameOf((*records)[index])); }
+  };
+  struct NameEqual {
+    using is_transparent = void;
+    const Records* records;
+    bool operator()(uint32_t a, const PackedName& b) const {
+      return RecordPacker::NameOf((*records)[a]) == b;
+    }
+    bool operator()(const PackedName& a, uint32_t b) const { return (*this)(b, a); }
+    bool operator()(uint32_t a, uint32_t b) const {
+      return a == b || (*this)(a, RecordPacker::NameOf((*records)[b]));
+    }
+  };
+  struct PlaceLess {
+    using is_transparent = void;
+    const Records* records;
+    bool operator()(uint32_t a, uint32_t b) const { return PlaceOf((*records)[a]) < PlaceOf((*records)[b]); }
+    bool operator()(uint32_t a, const Place& b) const { return PlaceOf((*records)[a]) < b; }
+    bool operator()(const Place& a, uint32_t b) const { return a < PlaceOf((*records)[b]); }
+  };
+  using Order = absl::btree_set<uint32_t, PlaceLess>;
+  struct ExpiryLess {
+    const Records* records;
+    bool operator()(uint32_t a, uint32_t b) const {
+      return std::pair((*records)[a].expires_at_ms, a) < std::pair((*records)[b].expires_at_ms, b);
+    }
+  };
+
+  bool IsExpired(const PackedRecord& record) const;
   HybridTime NextTime() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Observe(const HybridTime& time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<const ContextRecord*> Find(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::optional<PackedContext> PackedOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ContextKey KeyOf(const PackedContext& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The number of a record, live or expired; kNone.
+  uint32_t IndexOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  const Tombstone* TombstoneOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The number of a live record. Errors: as Get.
+  absl::StatusOr<uint32_t> Find(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Who has a name by its record; kNone.
+  uint32_t HolderOf(std::string_view tenant, const Digest& model_identity, std::string_view name) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Where a context stands in lists, or stood before it was removed. Errors: kContextNotFound.
-  absl::StatusOr<OrderKey> PlaceOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<Place> PlaceOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Matches(const PackedRecord& record, const ContextQuery& query) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   RecordPlan NewRecord(const ContextKey& key, const NewContext& context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   RecordPlan Merge(const ContextRecord& old, const NewContext& context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether `name` is free for this record. Errors: FailedPrecondition (kNameInUse).
   absl::Status CheckName(const ContextRecord& record, const std::string& name) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReserveName(const ContextRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void ReleaseName(const ContextRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Insert(const ContextRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Erase(const ContextKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ReleaseReservation(const ContextRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns its number.
+  uint32_t Insert(const ContextRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Erase(uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void InsertTombstone(const ContextKey& key, const Tombstone& tombstone) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void EraseTombstone(const ContextKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Clock* const clock_;
 
   mutable Mutex mu_;
-  std::map<ContextKey, ContextRecord> records_ ABSL_GUARDED_BY(mu_);
-  std::map<ContextKey, Tombstone> tombstones_ ABSL_GUARDED_BY(mu_);
-  std::map<NameKey, CacheId> names_ ABSL_GUARDED_BY(mu_);
-  std::set<OrderKey> order_ ABSL_GUARDED_BY(mu_);
-  std::set<std::pair<int64_t, ContextKey>> expiries_ ABSL_GUARDED_BY(mu_);
-  std::set<std::pair<HybridTime, ContextKey>> tombstone_ages_ ABSL_GUARDED_BY(mu_);
-  std::set<ContextKey> touched_ ABSL_GUARDED_BY(mu_);
+  RecordPacker packer_ ABSL_GUARDED_BY(mu_);
+  Records records_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<uint32_t, KeyHash, KeyEqual> keys_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<uint32_t, NameHash, NameEqual> names_ ABSL_GUARDED_BY(mu_);
+  std::map<NameKey, CacheId> reserved_names_ ABSL_GUARDED_BY(mu_);  // by plans that are not applied yet
+  Order order_ ABSL_GUARDED_BY(mu_);
+  absl::btree_set<uint32_t, ExpiryLess> expiries_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<PackedContext, Tombstone> tombstones_ ABSL_GUARDED_BY(mu_);
+  absl::btree_set<std::pair<HybridTime, PackedContext>> tombstone_ages_ ABSL_GUARDED_BY(mu_);
+  std::vector<uint32_t> touched_ ABSL_GUARDED_BY(mu_);  // those whose record says so; others are void
   HybridTime last_time_ ABSL_GUARDED_BY(mu_);
   uint64_t visible_ ABSL_GUARDED_BY(mu_) = 0;
 };

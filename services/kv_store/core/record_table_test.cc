@@ -294,6 +294,49 @@ TEST_F(RecordTableTest, PagesGoOnAfterAContextThatWasRemovedMeanwhile) {
   }
 }
 
+TEST_F(RecordTableTest, ANameIsFreeAgainAfterItsContextOrItsPlanIsGone) {
+  NewContext holder = ContextOf(1), other = ContextOf(2);
+  holder.name = other.name = "n";
+  ASSERT_OK_AND_ASSIGN(const RecordPlan pending, table_.PlanCreate(KeyOf(holder), holder));
+  EXPECT_EQ(CodeOf(Create(other).status()), ErrorCode::kNameInUse) << "a plan has reserved it";
+  table_.Abandon(pending);
+  ASSERT_OK(Create(other));
+  ASSERT_OK_AND_ASSIGN(const RecordPlan again, table_.PlanCreate(KeyOf(other), other));
+  EXPECT_FALSE(again.changed) << "so that nobody applies or abandons it";
+  Remove(KeyOf(other), RemovalCause::kDeleted);
+  ASSERT_OK(Create(holder));
+  Update(KeyOf(holder), {.name = "m"});
+  EXPECT_OK(Create(other));
+}
+
+TEST_F(RecordTableTest, UsesAreTakenOnceAndOutliveChanges) {
+  const NewContext context = ContextOf(1);
+  ASSERT_OK(Create(context));
+  ASSERT_OK(Create(ContextOf(2)));
+  table_.Touch(KeyOf(context));
+  table_.Touch(KeyOf(context));
+  table_.Touch(KeyOf(ContextOf(2)));
+  Update(KeyOf(context), {.name = "n"});
+  Remove(KeyOf(ContextOf(2)), RemovalCause::kDeleted);
+  EXPECT_EQ(table_.TakeTouched(), std::vector{KeyOf(context)});
+  EXPECT_EQ(Get(KeyOf(context)).hits, 2u);
+  EXPECT_TRUE(table_.TakeTouched().empty());
+}
+
+TEST_F(RecordTableTest, LookSaysWhetherAContextIsLiveOrWas) {
+  NewContext context = ContextOf(1);
+  context.model_identity.bytes[3] = 9;
+  context.ttl_seconds = 10;
+  EXPECT_EQ(table_.Look(KeyOf(context)).life, RecordTable::Life::kNever);
+  ASSERT_OK(Create(context));
+  EXPECT_EQ(table_.Look(KeyOf(context)).life, RecordTable::Life::kLive);
+  EXPECT_EQ(table_.Look(KeyOf(context)).model_identity, context.model_identity);
+  clock_.AdvanceMs(10'000);
+  EXPECT_EQ(table_.Look(KeyOf(context)).life, RecordTable::Life::kGone);
+  Remove(KeyOf(context), RemovalCause::kExpired);
+  EXPECT_EQ(table_.Look(KeyOf(context)).life, RecordTable::Life::kGone);
+}
+
 TEST_F(RecordTableTest, VisibleCreateOfAHiddenContextShowsIt) {
   NewContext context = ContextOf(1);
   context.hidden = true;

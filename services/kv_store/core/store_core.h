@@ -80,6 +80,8 @@ class StoreCore final : public KvStore {
   absl::StatusOr<AcquireResult> Acquire(std::string_view tenant, const ObjectKey& key,
                                         const KvLayout& layout) override;
   absl::Status DropObject(std::string_view tenant, const ObjectKey& key) override;
+  // Whether a live context has such an object, in memory or on disk. Counts no use and gives no lease.
+  bool Exists(std::string_view tenant, const ObjectKey& key) const;
   // How an object stands: what keeps it, or why it is not there.
   ObjectStanding Explain(std::string_view tenant, const ObjectKey& key) const;
   StoreUsage Usage() override;

@@ -121,6 +121,41 @@ TEST_F(StoreCoreTest, ObjectsSurviveARestart) {
   EXPECT_EQ(record.bytes, layout.TotalBytes());
 }
 
+TEST_F(StoreCoreTest, ExistsSaysWhatAcquireWouldFind) {
+  NewContext context = ContextOf(1);
+  context.ttl_seconds = 10;
+  ASSERT_OK_AND_ASSIGN(const CreateResult created, store_->CreateContext(context));
+  const ObjectKey key{created.record.id, {}};
+  EXPECT_FALSE(store_->Exists(kTenant, key));
+  ASSERT_OK(PutObject(store_.get(), kTenant, key, LayoutOf(8), 7));
+  EXPECT_TRUE(store_->Exists(kTenant, key));
+  EXPECT_FALSE(store_->Exists("other", key));
+  EXPECT_FALSE(store_->Exists(kTenant, {key.id, {.prefix = CompilePrefixKind::kBos, .prefix_tokens = {}}}));
+  Open();
+  EXPECT_TRUE(store_->Exists(kTenant, key)) << "on disk";
+  clock_.AdvanceMs(10'000);
+  EXPECT_FALSE(store_->Exists(kTenant, key)) << "expired";
+}
+
+TEST_F(StoreCoreTest, PinsConcernObjectsOfBeforeAndAfterAndOutliveARestart) {
+  const CacheId before = Create(1).id;
+  ASSERT_OK(PutObject(store_.get(), kTenant, {before, {}}, LayoutOf(8), 1));
+  ASSERT_OK(store_->UpdateContext(kTenant, before, {.pin = Pin::kHard}));
+  NewContext pinned = ContextOf(2);
+  pinned.pin = Pin::kSoft;
+  ASSERT_OK_AND_ASSIGN(const CreateResult after, store_->CreateContext(pinned));
+  ASSERT_OK(PutObject(store_.get(), kTenant, {after.record.id, {}}, LayoutOf(8), 2));
+  store_->DrainWrites();
+  EXPECT_EQ(store_->Explain(kTenant, {before, {}}).memory->pin, Pin::kHard);
+  EXPECT_EQ(store_->Explain(kTenant, {after.record.id, {}}).memory->pin, Pin::kSoft);
+  EXPECT_EQ(store_->Explain(kTenant, {after.record.id, {}}).disk->pin, Pin::kSoft);
+  Open();
+  EXPECT_EQ(store_->Explain(kTenant, {before, {}}).disk->pin, Pin::kHard);
+  EXPECT_EQ(store_->Explain(kTenant, {after.record.id, {}}).disk->pin, Pin::kSoft);
+  EXPECT_NE(Acquire(before, LayoutOf(8)).object, nullptr);
+  EXPECT_EQ(store_->Explain(kTenant, {before, {}}).memory->pin, Pin::kHard);
+}
+
 TEST_F(StoreCoreTest, LayoutOfTheSameSizeIsAMiss) {
   const CacheId id = Create(1).id;
   ASSERT_OK(PutObject(store_.get(), kTenant, {id, {}}, LayoutOf(8, 2, 2, 8), 7));

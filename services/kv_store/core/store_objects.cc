@@ -126,6 +126,7 @@ absl::StatusOr<ObjectPtr> StoreCore::CommitObject(const TenantObjectKey& key, Ob
     EPIC_ASSIGN_OR_RETURN(const ContextRecord record, records_.Get(key.context));
     wait = record.durability == Durability::kObject;
     published = objects_.Publish(key, std::move(object));
+    objects_.SetPin(key.context, PinStateOf(record));
   }
   objects_.EvictOverQuota();
   if (options_.disk_bytes_max == 0 || published.on_disk) return published.object;
@@ -144,13 +145,13 @@ absl::StatusOr<AcquireResult> StoreCore::Acquire(std::string_view tenant, const 
                                                  const KvLayout& layout) {
   EPIC_RETURN_IF_ERROR(CheckObjectKey(key, layout));
   const TenantObjectKey object{{std::string(tenant), key.id}, key.variant};
-  const auto record = records_.Get(object.context);
-  if (!record.ok()) {
-    const bool never = CodeOf(record.status()) == ErrorCode::kContextNotFound;
+  const RecordTable::Sight record = records_.Look(object.context);
+  if (record.life != RecordTable::Life::kLive) {
+    const bool never = record.life == RecordTable::Life::kNever;
     return AcquireResult{.object = nullptr, .cause = never ? MissCause::kNeverStored : MissCause::kDeleted};
   }
   ObjectTable::Found found = objects_.Find(object, layout);
-  if (found.disk.has_value()) return LoadFromDisk(object, record->model_identity, *found.disk);
+  if (found.disk.has_value()) return LoadFromDisk(object, record.model_identity, *found.disk);
   return AcquireResult{.object = std::move(found.object), .cause = found.cause};
 }
 
@@ -196,6 +197,11 @@ absl::Status StoreCore::DropDiskCopy(const TenantObjectKey& key, uint64_t number
   }
   objects_.DropDisk(key, cause);
   return status;
+}
+
+bool StoreCore::Exists(std::string_view tenant, const ObjectKey& key) const {
+  const TenantObjectKey object{{std::string(tenant), key.id}, key.variant};
+  return records_.Look(object.context).life == RecordTable::Life::kLive && objects_.Contains(object);
 }
 
 ObjectStanding StoreCore::Explain(std::string_view tenant, const ObjectKey& key) const {
@@ -367,7 +373,11 @@ absl::Status StoreCore::LoadObjects() {
   std::sort(copies.begin(), copies.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<LiveSlabs> live;
   for (const auto& [number, object] : copies) {
-    objects_.SetDisk(object.first, object.second, 0);
+    const auto& [key, copy] = object;
+    objects_.SetDisk(key, copy, 0);
+    if (const auto record = records_.Get(key.context); record.ok()) {
+      objects_.SetPin(key.context, PinStateOf(*record));
+    }
     live.push_back({.number = number, .extents = {}});
   }
   next_number_ = live.empty() ? 1 : live.back().number + 1;

@@ -18,8 +18,6 @@ constexpr size_t kTombstoneBatch = 256;
 constexpr uint64_t kMaxTokens = uint64_t{1} << 24;
 constexpr int64_t kReclaimPeriodNs = int64_t{6} * 3600 * 1'000'000'000;
 
-PinState PinOf(const ContextRecord& record) { return {.pin = record.pin, .until_ms = record.pin_until_ms}; }
-
 absl::Status Unreadable(std::string_view what, const absl::Status& status) {
   return absl::Status(status.code(), ToAbsl("the store has a " + std::string(what) +
                                             " that cannot be read: " + MessageOf(status) +
@@ -72,7 +70,6 @@ absl::Status StoreCore::LoadRecords() {
       return false;
     }
     records_.Load(*record);
-    objects_.SetPin({record->tenant, record->id}, PinOf(*record));
     return true;
   };
   EPIC_RETURN_IF_ERROR(ScanAll(Table::kRecords, load_record));
@@ -135,7 +132,7 @@ absl::Status StoreCore::WritePlan(const ContextKey& key, const RecordPlan& plan,
   }
   records_.Apply(plan);
   if (plan.created) objects_.RemoveContext(key);
-  objects_.SetPin(key, PinOf(plan.record));
+  objects_.SetPin(key, PinStateOf(plan.record));
   return absl::OkStatus();
 }
 

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string_view>
 
@@ -24,12 +25,15 @@ using EntrySlot = uint32_t;
 inline constexpr EntrySlot kNoEntry = std::numeric_limits<EntrySlot>::max();
 
 struct EvictionEntry {
+  static constexpr int64_t kForEver = std::numeric_limits<int64_t>::max();
+
   uint64_t owner = 0;  // by which the owner of the tier finds the object; never looked at here
   uint64_t fingerprint =
       0;  // hash of the key: how a key that comes back is known. A collision is a wrong guess
   uint64_t bytes = 0;
   // The tier's.
   int64_t used_at_ms = 0;
+  int64_t pin_until_ms = kForEver;
   uint32_t tenant = 0;
   Pin pin = Pin::kNone;
   // The policy's: its place in a queue.

@@ -14,7 +14,8 @@ uint64_t BytesToEvict(const Watermarks& marks, uint64_t used_bytes, uint64_t inc
   return std::min(used_bytes, wanted - std::min(wanted, static_cast<uint64_t>(marks.low * capacity)));
 }
 
-TierEviction::TierEviction(EvictionKind kind, const Clock* clock) : kind_(kind), clock_(clock) {
+TierEviction::TierEviction(EvictionKind kind, const Clock* clock)
+    : kind_(kind), clock_(clock), deadlines_(DeadlineLess{&pool_}) {
   partitions_.push_back(MakePartition(0));
 }
 
@@ -23,8 +24,7 @@ TierEviction::TierEviction(const TierEviction& other)
       clock_(other.clock_),
       pool_(other.pool_),
       tenants_(other.tenants_),
-      deadlines_(other.deadlines_),
-      deadline_of_(other.deadline_of_),
+      deadlines_(other.deadlines_.begin(), other.deadlines_.end(), DeadlineLess{&pool_}),
       bytes_(other.bytes_) {
   for (const Partition& partition : other.partitions_) {
     Partition copy{.quota_bytes = partition.quota_bytes, .bytes = partition.bytes, .policies = {}};
@@ -87,26 +87,32 @@ void TierEviction::Move(EntrySlot slot, Pin pin) {
 }
 
 void TierEviction::ForgetDeadline(EntrySlot slot) {
-  const auto known = deadline_of_.find(slot);
-  if (known == deadline_of_.end()) return;
-  deadlines_.erase({known->second, slot});
-  deadline_of_.erase(known);
+  if (pool_[slot].pin_until_ms == EvictionEntry::kForEver) return;
+  deadlines_.erase(slot);
+  pool_[slot].pin_until_ms = EvictionEntry::kForEver;
 }
 
 void TierEviction::SetPin(EntrySlot slot, const PinState& pin) {
   ForgetDeadline(slot);
-  if (pin.pin != Pin::kNone && pin.until_ms.has_value()) {
-    deadlines_.insert({*pin.until_ms, slot});
-    deadline_of_[slot] = *pin.until_ms;
+  if (pin.pin != Pin::kNone && pin.until_ms.value_or(EvictionEntry::kForEver) != EvictionEntry::kForEver) {
+    pool_[slot].pin_until_ms = *pin.until_ms;
+    deadlines_.insert(slot);
   }
   Move(slot, pin.pin);
+}
+
+PinState TierEviction::PinOf(EntrySlot slot) const {
+  const EvictionEntry& entry = pool_[slot];
+  PinState pin{.pin = entry.pin, .until_ms = {}};
+  if (entry.pin_until_ms != EvictionEntry::kForEver) pin.until_ms = entry.pin_until_ms;
+  return pin;
 }
 
 void TierEviction::LapsePins() {
   if (deadlines_.empty()) return;
   const int64_t now_ms = clock_->UnixMs();
-  while (!deadlines_.empty() && deadlines_.begin()->first <= now_ms) {
-    const EntrySlot slot = deadlines_.begin()->second;
+  while (!deadlines_.empty() && pool_[*deadlines_.begin()].pin_until_ms <= now_ms) {
+    const EntrySlot slot = *deadlines_.begin();
     ForgetDeadline(slot);
     Move(slot, Pin::kNone);
   }
@@ -192,9 +198,7 @@ std::vector<EvictionStanding> TierEviction::Preview(uint64_t bytes, const MayGo&
 
 uint64_t TierEviction::memory_bytes() const {
   uint64_t bytes = sizeof(*this) + pool_.memory_bytes() + partitions_.capacity() * sizeof(Partition) +
-                   tenants_.capacity() * sizeof(Tenant) +
-                   deadline_of_.capacity() * (sizeof(*deadline_of_.begin()) + 1) +
-                   deadlines_.size() * 2 * sizeof(*deadlines_.begin());
+                   tenants_.capacity() * sizeof(Tenant) + deadlines_.size() * 2 * sizeof(EntrySlot);
   for (const Partition& partition : partitions_) {
     for (const auto& policy : partition.policies) bytes += policy->memory_bytes();
   }

@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "absl/container/btree_set.h"
-#include "absl/container/flat_hash_map.h"
 #include "common/base/clock.h"
 #include "common/storage/context_record.h"
 #include "services/kv_store/core/eviction/eviction_policy.h"
@@ -83,6 +82,8 @@ class TierEviction {
   // The next of a tenant that is over its quota; kNoEntry also when there is none such.
   EntrySlot NextOverQuota(const MayGo& may_go);
   EvictionStanding Explain(EntrySlot slot) const;
+  PinState PinOf(EntrySlot slot) const;
+  uint64_t BytesOf(EntrySlot slot) const { return pool_[slot].bytes; }
   // What would go, in order, until `bytes` are gone; changes nothing. Copies the tier: for people, not for
   // every request.
   std::vector<EvictionStanding> Preview(uint64_t bytes, const MayGo& may_go) const;
@@ -111,6 +112,13 @@ class TierEviction {
     uint64_t bytes = 0;
   };
 
+  struct DeadlineLess {
+    const EntryPool* pool;
+    bool operator()(EntrySlot a, EntrySlot b) const {
+      return std::pair((*pool)[a].pin_until_ms, a) < std::pair((*pool)[b].pin_until_ms, b);
+    }
+  };
+
   Partition MakePartition(uint64_t quota_bytes);
   Tenant& TenantAt(uint32_t tenant);
   Partition& PartitionOf(EntrySlot slot);
@@ -124,10 +132,9 @@ class TierEviction {
   const EvictionKind kind_;
   const Clock* const clock_;
   EntryPool pool_;
-  std::vector<Partition> partitions_;  // the first is that of tenants without a quota
-  std::vector<Tenant> tenants_;        // by number
-  absl::btree_set<std::pair<int64_t, EntrySlot>> deadlines_;
-  absl::flat_hash_map<EntrySlot, int64_t> deadline_of_;
+  std::vector<Partition> partitions_;                   // the first is that of tenants without a quota
+  std::vector<Tenant> tenants_;                         // by number
+  absl::btree_set<EntrySlot, DeadlineLess> deadlines_;  // of pins that end
   uint64_t bytes_ = 0;
 };
 
