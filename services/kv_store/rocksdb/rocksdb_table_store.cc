@@ -14,7 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "common/base/absl_std.h"
+#include "common/base/mutex.h"
 #include "common/status/error.h"
 #include "common/status/rocksdb_status.h"
 #include "common/status/status_macros.h"
@@ -138,7 +140,10 @@ class RocksDbTableStore final : public TableStore {
     options.allow_write_stall = true;
     const rocksdb::Status status = db_->Flush(options, Family(table));
     // No second try here: the caller deletes what it wanted to flush.
-    if (!status.ok()) db_->Resume().PermitUncheckedError();
+    if (!status.ok()) {
+      MutexLock lock(&resume_mu_);
+      db_->Resume().PermitUncheckedError();
+    }
     return FromRocksDb(status);
   }
 
@@ -217,10 +222,13 @@ class RocksDbTableStore final : public TableStore {
   }
 
   // After a failed write RocksDB refuses all others until it is told to go on: it is, and the write is tried
-  // once more. What failed for good fails again.
+  // once more. What failed for good fails again. One caller at a time: others may find that it goes already.
   template <typename Fn>
-  absl::Status WithResume(Fn fn) {
+  absl::Status WithResume(Fn fn) ABSL_LOCKS_EXCLUDED(resume_mu_) {
     rocksdb::Status status = fn();
+    if (status.ok()) return absl::OkStatus();
+    MutexLock lock(&resume_mu_);
+    status = fn();
     if (!status.ok() && db_->Resume().ok()) status = fn();
     return FromRocksDb(status);
   }
@@ -228,6 +236,7 @@ class RocksDbTableStore final : public TableStore {
   const DirLock lock_;  // released last
   const std::unique_ptr<rocksdb::DB> db_;
   const std::vector<rocksdb::ColumnFamilyHandle*> families_;  // the default one, then one per table
+  Mutex resume_mu_;                                           // held through what follows a failure
 };
 
 absl::Status OpenFailed(const std::string& dir, const rocksdb::Status& status) {
