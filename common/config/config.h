@@ -68,6 +68,7 @@ struct StoreSettings {
   int64_t memory_bytes = 0;
   int64_t disk_bytes = 0;
   std::string eviction;  // s3fifo | lru
+  std::string slabs;     // extents | blob_files
 };
 
 struct LinkingSettings {

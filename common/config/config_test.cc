@@ -53,6 +53,7 @@ TEST(ConfigTest, DefaultsAreThoseOfTheTable) {
   EXPECT_EQ(config.model.path, "/home/someone/.cache/epic/models/smollm2-135m-instruct-q4_1.gguf");
   EXPECT_EQ(config.store.memory_bytes, int64_t{1} << 30);
   EXPECT_EQ(config.store.eviction, "s3fifo");
+  EXPECT_EQ(config.store.slabs, "extents");
   EXPECT_EQ(config.limits.write_timeout_ms, 20000);
   EXPECT_EQ(config.limits.default_max_tokens, 4096);
   EXPECT_EQ(config.limits.tags, 32);

@@ -231,6 +231,12 @@ constexpr std::array kTable = {
             .field = +[](Config& c) -> S { return &c.store.eviction; },
             .help = "Which KV objects leave memory and disk first when room is short",
             .choices = "s3fifo|lru"},
+    Setting{.name = "store.slabs",
+            .type = T::kChoice,
+            .default_text = "extents",
+            .field = +[](Config& c) -> S { return &c.store.slabs; },
+            .help = "Where the bytes of new KV objects go on disk; those of before are read either way",
+            .choices = "extents|blob_files"},
 
     Setting{.name = "linking.strategy",
             .type = T::kText,

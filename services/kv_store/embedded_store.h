@@ -1,8 +1,9 @@
-// The store of `epic serve`: records and objects in host memory and in RocksDB under one directory. The way
-// in for services/node; what it does is told in core/store_core.h.
+// The store of `epic serve`: records and objects in host memory, and under one directory in RocksDB and in
+// extent files. The way in for services/node; what it does is told in core/store_core.h.
 #ifndef EPIC_SERVICES_KV_STORE_EMBEDDED_STORE_H_
 #define EPIC_SERVICES_KV_STORE_EMBEDDED_STORE_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -12,9 +13,13 @@
 
 namespace epic::kv_store {
 
+// Where slabs of new objects go. Objects of either kind are read, whatever is chosen.
+enum class SlabBackEnd : uint8_t { kExtents, kBlobFiles };
+
 struct EmbeddedStoreOptions {
   std::string dir;     // made if it does not exist; belongs to one process at a time
-  StoreOptions store;  // memory, disk, clock
+  StoreOptions store;  // memory, disk, clock; make_slabs is set here
+  SlabBackEnd slabs = SlabBackEnd::kExtents;
 };
 
 class EmbeddedStore {

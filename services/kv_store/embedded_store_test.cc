@@ -1,4 +1,5 @@
-// The store on a real directory: restart, lock, damage, deletion.
+// The store on a real directory, with slabs in extents and in blob files: restart, lock, damage, deletion,
+// and a change from one to the other.
 #include "services/kv_store/embedded_store.h"
 
 #include <sys/stat.h>
@@ -24,11 +25,12 @@ using ::testing::HasSubstr;
 
 constexpr std::string_view kTenant = "default";
 
-class EmbeddedStoreTest : public ::testing::Test {
+class EmbeddedStoreTest : public ::testing::TestWithParam<SlabBackEnd> {
  protected:
   EmbeddedStoreOptions Options() const {
     return {.dir = dir_.path() + "/data",
-            .store = {.memory_bytes = 8 << 20, .disk_bytes_max = 64 << 20, .clock = &clock_, .writer = {}}};
+            .store = {.memory_bytes = 8 << 20, .disk_bytes_max = 64 << 20, .clock = &clock_, .writer = {}},
+            .slabs = GetParam()};
   }
   std::unique_ptr<KvStore> Open() const {
     auto store = EmbeddedStore::Open(Options());
@@ -40,7 +42,7 @@ class EmbeddedStoreTest : public ::testing::Test {
   epic::testing::TempDir dir_;
 };
 
-TEST_F(EmbeddedStoreTest, RecordsTokensAndObjectsSurviveARestart) {
+TEST_P(EmbeddedStoreTest, RecordsTokensAndObjectsSurviveARestart) {
   const KvLayout layout = LayoutOf(100, 4, 2, 64);  // slabs of 51,200 bytes: blob files
   NewContext context = ContextOf(1, 100);
   context.name = "one";
@@ -70,7 +72,7 @@ TEST_F(EmbeddedStoreTest, RecordsTokensAndObjectsSurviveARestart) {
   EXPECT_FALSE(again.created);
 }
 
-TEST_F(EmbeddedStoreTest, SmallObjectsAndSlabsOverOnePieceSurviveToo) {
+TEST_P(EmbeddedStoreTest, SmallObjectsAndSlabsOverOnePieceSurviveToo) {
   const KvLayout tiny = LayoutOf(1, 3, 1, 8);
   const KvLayout large = {.layers = 1, .kv_heads = 8, .head_dim = 4096, .tokens = 600};  // 75 MiB in one slab
   const CacheId tiny_id = CacheId::Of(kTenant, {}, TokensOf(1, 1));
@@ -94,7 +96,7 @@ TEST_F(EmbeddedStoreTest, SmallObjectsAndSlabsOverOnePieceSurviveToo) {
   EXPECT_TRUE(Holds(*large_hit.object, 2));
 }
 
-TEST_F(EmbeddedStoreTest, DeletionSurvivesARestartAndFreesTheDisk) {
+TEST_P(EmbeddedStoreTest, DeletionSurvivesARestartAndFreesTheDisk) {
   const KvLayout layout = LayoutOf(100, 8, 2, 64);
   std::vector<CacheId> ids;
   {
@@ -118,18 +120,19 @@ TEST_F(EmbeddedStoreTest, DeletionSurvivesARestartAndFreesTheDisk) {
 // How many files of the folder hold these bytes.
 int FilesWith(const std::string& dir, std::string_view bytes) {
   int files = 0;
-  for (const auto& entry : fs::directory_iterator(dir)) {
+  for (const auto& entry : fs::recursive_directory_iterator(dir)) {
+    if (!entry.is_regular_file()) continue;
     const std::string content = epic::testing::ReadFileOrDie(entry.path().string());
     if (content.find(bytes) != std::string::npos) ++files;
   }
   return files;
 }
 
-TEST_F(EmbeddedStoreTest, WhatIsDeletedIsGoneFromEveryFileWithinADay) {
+TEST_P(EmbeddedStoreTest, WhatIsDeletedIsGoneFromEveryFileWithinADay) {
   const KvLayout small = LayoutOf(100, 2, 1, 16);  // through the log
-  const KvLayout large = LayoutOf(100, 2, 2, 64);  // blob files
+  const KvLayout large = LayoutOf(100, 2, 2, 64);  // not
   for (const KvLayout& layout : {small, large}) {
-    const std::string files = Options().dir + "/rocksdb";
+    const std::string files = Options().dir;
     const std::vector<TokenId> tokens = TokensOf(1, 100);
     const auto token_bytes = AsText(AsBytes(std::span<const TokenId>(tokens)));
     const std::string slab = SlabOf(layout, 1, 7);
@@ -150,7 +153,7 @@ TEST_F(EmbeddedStoreTest, WhatIsDeletedIsGoneFromEveryFileWithinADay) {
   }
 }
 
-TEST_F(EmbeddedStoreTest, AFewRecordsTakeLittleOfTheDisk) {
+TEST_P(EmbeddedStoreTest, AFewRecordsTakeLittleOfTheDisk) {
   { ASSERT_OK(Open()->CreateContext(ContextOf(1, 100))); }
   const auto store = Open();
   ASSERT_OK(store->CreateContext(ContextOf(2, 100)));
@@ -163,19 +166,19 @@ TEST_F(EmbeddedStoreTest, AFewRecordsTakeLittleOfTheDisk) {
   EXPECT_LT(allocated, 4u << 20);
 }
 
-TEST_F(EmbeddedStoreTest, ASecondStoreOnTheDirectoryIsRefused) {
+TEST_P(EmbeddedStoreTest, ASecondStoreOnTheDirectoryIsRefused) {
   const auto store = Open();
   EXPECT_THAT(EmbeddedStore::Open(Options()),
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("another process")));
 }
 
-TEST_F(EmbeddedStoreTest, ADirectoryThatCannotBeMadeIsAClearError) {
+TEST_P(EmbeddedStoreTest, ADirectoryThatCannotBeMadeIsAClearError) {
   std::ofstream(dir_.path() + "/data") << "a file, not a directory";
   EXPECT_THAT(EmbeddedStore::Open(Options()),
               StatusIs(absl::StatusCode::kPermissionDenied, HasSubstr(dir_.path())));
 }
 
-TEST_F(EmbeddedStoreTest, ADirectoryWithoutRightsIsAClearError) {
+TEST_P(EmbeddedStoreTest, ADirectoryWithoutRightsIsAClearError) {
   if (geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
   fs::create_directory(dir_.path() + "/data");
   ASSERT_EQ(chmod((dir_.path() + "/data").c_str(), 0500), 0);
@@ -199,7 +202,7 @@ void Damage(const std::string& dir, std::string_view part) {
   FAIL() << "no file like " << part;
 }
 
-TEST_F(EmbeddedStoreTest, DamagedDatabaseIsAClearStartUpError) {
+TEST_P(EmbeddedStoreTest, DamagedDatabaseIsAClearStartUpError) {
   for (const char* part : {"MANIFEST", "CURRENT", ".sst"}) {
     fs::remove_all(Options().dir);
     {
@@ -218,7 +221,7 @@ TEST_F(EmbeddedStoreTest, DamagedDatabaseIsAClearStartUpError) {
   }
 }
 
-TEST_F(EmbeddedStoreTest, DamagedSlabsAreAMissAndThenGone) {
+TEST_P(EmbeddedStoreTest, DamagedSlabsAreAMissAndThenGone) {
   const KvLayout layout = LayoutOf(100, 4, 2, 64);
   CacheId id;
   {
@@ -227,7 +230,11 @@ TEST_F(EmbeddedStoreTest, DamagedSlabsAreAMissAndThenGone) {
     id = created.record.id;
     ASSERT_OK(PutObject(store.get(), kTenant, {id, {}}, layout, 7));
   }
-  Damage(Options().dir + "/rocksdb", ".blob");
+  if (GetParam() == SlabBackEnd::kExtents) {
+    Damage(Options().dir + "/slabs", "extents");
+  } else {
+    Damage(Options().dir + "/rocksdb", ".blob");
+  }
   const auto store = Open();
   ASSERT_NE(store, nullptr);
   ASSERT_OK_AND_ASSIGN(const AcquireResult miss, store->Acquire(kTenant, {id, {}}, layout));
@@ -238,6 +245,58 @@ TEST_F(EmbeddedStoreTest, DamagedSlabsAreAMissAndThenGone) {
   ASSERT_OK_AND_ASSIGN(const AcquireResult hit, store->Acquire(kTenant, {id, {}}, layout));
   ASSERT_NE(hit.object, nullptr);
 }
+
+TEST_P(EmbeddedStoreTest, ObjectsAreReadDeletedAndErasedByAStoreWithTheOtherBackEnd) {
+  const KvLayout layout = LayoutOf(100, 4, 2, 64);
+  const CacheId kept = CacheId::Of(kTenant, {}, TokensOf(1, 100));
+  const CacheId deleted = CacheId::Of(kTenant, {}, TokensOf(2, 100));
+  EmbeddedStoreOptions other = Options();
+  other.slabs = GetParam() == SlabBackEnd::kExtents ? SlabBackEnd::kBlobFiles : SlabBackEnd::kExtents;
+  {
+    ASSERT_OK_AND_ASSIGN(const auto store, EmbeddedStore::Open(other));
+    for (const uint64_t seed : {1, 2}) ASSERT_OK(store->CreateContext(ContextOf(seed, 100)));
+    ASSERT_OK(PutObject(store.get(), kTenant, {kept, {}}, layout, 1));
+    ASSERT_OK(PutObject(store.get(), kTenant, {deleted, {}}, layout, 2));
+  }
+  const std::string trace = SlabOf(layout, 2, 2).substr(0, 64);
+  EXPECT_GT(FilesWith(Options().dir, trace), 0);
+  {
+    const auto store = Open();
+    ASSERT_OK_AND_ASSIGN(const AcquireResult hit, store->Acquire(kTenant, {kept, {}}, layout));
+    ASSERT_NE(hit.object, nullptr);
+    EXPECT_TRUE(Holds(*hit.object, 1));
+    ASSERT_OK(store->DeleteContext(kTenant, deleted));
+    clock_.AdvanceMs(int64_t{24} * 3600 * 1000);
+    static_cast<StoreCore*>(store.get())->Housekeep();
+  }
+  EXPECT_EQ(FilesWith(Options().dir, trace), 0);
+  ASSERT_OK_AND_ASSIGN(const auto again, EmbeddedStore::Open(other));
+  ASSERT_OK_AND_ASSIGN(const AcquireResult hit, again->Acquire(kTenant, {kept, {}}, layout));
+  EXPECT_NE(hit.object, nullptr);
+}
+
+TEST_P(EmbeddedStoreTest, AStoreWithoutADiskForObjectsKeepsThoseOfBefore) {
+  const KvLayout layout = LayoutOf(100, 4, 2, 64);
+  const CacheId id = CacheId::Of(kTenant, {}, TokensOf(1, 100));
+  {
+    const auto store = Open();
+    ASSERT_OK(store->CreateContext(ContextOf(1, 100)));
+    ASSERT_OK(PutObject(store.get(), kTenant, {id, {}}, layout, 1));
+  }
+  EmbeddedStoreOptions memory_only = Options();
+  memory_only.store.disk_bytes_max = 0;
+  for (int life = 0; life < 2; ++life) {
+    ASSERT_OK_AND_ASSIGN(const auto store, EmbeddedStore::Open(memory_only));
+    ASSERT_OK_AND_ASSIGN(const AcquireResult hit, store->Acquire(kTenant, {id, {}}, layout));
+    EXPECT_NE(hit.object, nullptr);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(BackEnds, EmbeddedStoreTest,
+                         ::testing::Values(SlabBackEnd::kExtents, SlabBackEnd::kBlobFiles),
+                         [](const auto& instance) {
+                           return instance.param == SlabBackEnd::kExtents ? "Extents" : "BlobFiles";
+                         });
 
 }  // namespace
 }  // namespace epic::kv_store

@@ -228,15 +228,14 @@ class Bench {
     tables_ = *std::move(tables);
     Add("blob files", std::make_unique<RowSlabStore>(tables_.get()));
   }
-  void AddExtents(std::unique_ptr<FileSystem> files) {
+  void AddExtents(std::shared_ptr<FileSystem> files) {
     const std::string name = "extents, " + std::string(files->io_name());
-    auto store = ExtentSlabStore::Open(files.get(),
+    auto store = ExtentSlabStore::Open(std::move(files),
                                        {.folder = dir_ + "/" + name,
                                         .max_bytes = (flags_.objects + 1) * kLayout.TotalBytes(),
                                         .piece_bytes = flags_.piece_kib << 10},
                                        [] { return absl::OkStatus(); });
     EPIC_CHECK(store.ok());
-    files_.push_back(std::move(files));
     Add(name, *std::move(store));
   }
   void Add(const std::string& name, std::unique_ptr<SlabStore> store) {
@@ -257,7 +256,6 @@ class Bench {
   const std::string dir_;
   int raw_ = -1;
   std::vector<ObjectHead> heads_;
-  std::vector<std::unique_ptr<FileSystem>> files_;
   std::unique_ptr<TableStore> tables_;
   std::vector<std::pair<std::string, std::unique_ptr<SlabStore>>> stores_;  // the default first
   std::vector<std::pair<std::string, double>> writes_;

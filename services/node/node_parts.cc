@@ -93,6 +93,8 @@ absl::StatusOr<NodeParts> LoadParts(const Config& config, const Clock* clock, Pa
   store.store.disk_bytes_max = static_cast<uint64_t>(config.store.disk_bytes);
   store.store.eviction =
       config.store.eviction == "lru" ? kv_store::EvictionKind::kLru : kv_store::EvictionKind::kS3Fifo;
+  store.slabs = config.store.slabs == "blob_files" ? kv_store::SlabBackEnd::kBlobFiles
+                                                   : kv_store::SlabBackEnd::kExtents;
   store.store.clock = clock;
   EPIC_ASSIGN_OR_RETURN(parts.store, kv_store::EmbeddedStore::Open(store));
   EPIC_ASSIGN_OR_RETURN(parts.engine, Engine::Create(model, OptionsOf(config.engine), clock, progress));

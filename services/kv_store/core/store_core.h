@@ -1,4 +1,4 @@
-// The store: records and objects over a TableStore. Implements KvStore in process.
+// The store: records and objects over a TableStore and a SlabStore. Implements KvStore in process.
 //
 // RecordTable and ObjectTable hold the state and the rules; this class moves the bytes and keeps the order:
 // rows first, then memory, then the answer. Changes of one context are serialised by a KeyLock, so that many
@@ -6,11 +6,11 @@
 // written and housekeeping runs. Objects may outlive the store; writers may not.
 //
 // Order on disk. Record, token ids and the end of a tombstone are one synced batch; a removal (record, token
-// ids, object entries, slabs, tombstone) is another. Slabs are written under a number of their own; the batch
-// with the object entry, which makes them an object, also removes the copy that it replaces, and leftovers.
-// Slabs of a small object are in that batch, those of others are flushed before. The batch is synced only
-// where the context asks for a durable object: else it is safe with the next sync. After a crash an object is
-// whole or absent; slabs without an entry are swept at open.
+// ids, object entries, slabs, tombstone) is another. Slabs are written and synced under a number of their
+// own; the batch with the object entry, which makes them an object, also removes the copy that it replaces.
+// Slabs of a small object are in that batch. The batch is synced only where the context asks for a durable
+// object: else it is safe with the next sync. After a crash an object is whole or absent; slabs without an
+// entry are free space at open.
 #ifndef EPIC_SERVICES_KV_STORE_CORE_STORE_CORE_H_
 #define EPIC_SERVICES_KV_STORE_CORE_STORE_CORE_H_
 
@@ -20,7 +20,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,19 +31,31 @@
 #include "common/base/mutex.h"
 #include "common/storage/kv_store.h"
 #include "services/kv_store/core/arena.h"
+#include "services/kv_store/core/disk_watch.h"
 #include "services/kv_store/core/key_locks.h"
 #include "services/kv_store/core/object_table.h"
 #include "services/kv_store/core/record_table.h"
 #include "services/kv_store/core/row_slab_store.h"
+#include "services/kv_store/core/slab_store.h"
 #include "services/kv_store/core/table_store.h"
+#include "services/kv_store/core/watched_slabs.h"
 #include "services/kv_store/core/watched_tables.h"
 #include "services/kv_store/core/write_behind.h"
 
 namespace epic::kv_store {
 
+// Makes the store of slabs that are not small; `sync_index` makes what was written to the tables before
+// outlive a crash.
+using SlabStoreMaker =
+    std::function<absl::StatusOr<std::unique_ptr<SlabStore>>(std::function<absl::Status()> sync_index)>;
+
 struct StoreOptions {
   uint64_t memory_bytes = uint64_t{1} << 30;     // of the arena: objects and uncommitted writers
   uint64_t disk_bytes_max = uint64_t{16} << 30;  // 0: objects are kept in memory only
+  // Unset: slabs are rows of the tables.
+  SlabStoreMaker make_slabs;
+  // False: only objects of before are read from there; new ones become rows.
+  bool write_to_slabs = true;
   // Objects up to this size whose slabs are inline values go through the log with their entry.
   uint64_t small_object_bytes = uint64_t{256} << 10;
   EvictionKind eviction = EvictionKind::kS3Fifo;
@@ -85,7 +96,7 @@ class StoreCore final : public KvStore {
   // How an object stands: what keeps it, or why it is not there.
   ObjectStanding Explain(std::string_view tenant, const ObjectKey& key) const;
   StoreUsage Usage() override;
-  StoreDisk Disk() override { return tables_->Seen(); }
+  StoreDisk Disk() override { return watch_.Seen(); }
 
   // Of the region (arena.h) of what readers of the key get from memory now; 0: nothing. Never blocks on the
   // disk.
@@ -111,7 +122,8 @@ class StoreCore final : public KvStore {
 
   absl::StatusOr<std::vector<TokenId>> ReadTokens(const ContextKey& key);
   absl::Status CheckStoredTokens(const ContextKey& key, const NewContext& context, bool* rewrite);
-  void DeleteObjectRows(const ContextKey& key, WriteBatch* batch);
+  std::vector<uint64_t> AddObjectRemovals(const ContextKey& key, WriteBatch* batch);
+  void FreeSlabs(const std::vector<uint64_t>& numbers);
   absl::Status WritePlan(const ContextKey& key, const RecordPlan& plan, const std::vector<TokenId>* tokens,
                          Sync sync);
   absl::StatusOr<bool> RemoveContext(const ContextKey& key, RemovalCause cause);
@@ -129,16 +141,26 @@ class StoreCore final : public KvStore {
   absl::Status WriteObject(const WriteBehind::Item& item);
   absl::Status TryWriteObject(const WriteBehind::Item& item);
   bool IsSmall(const KvLayout& layout) const;
-  absl::Status WriteEntry(const WriteBehind::Item& item, uint64_t number);
+  SlabStore* HomeOf(uint64_t number);
+  absl::StatusOr<bool> WriteEntry(const WriteBehind::Item& item, uint64_t number, SlabExtents extents);
   uint64_t DiskRoom();
   bool MakeDiskRoom(uint64_t bytes);
   void FreeDisk(uint64_t bytes);
   void KeepDiskInBounds();
-  void DiscardSlabs(uint64_t number) ABSL_LOCKS_EXCLUDED(orphans_mu_);
+  absl::Status Reclaim();
+  void GiveBackToAShortDisk();
+  uint64_t DiskPhysicalBytes();
+  bool TooManyOrphans() ABSL_LOCKS_EXCLUDED(orphans_mu_);
+  void AddOrphan(const TenantObjectKey& key, uint64_t number) ABSL_LOCKS_EXCLUDED(orphans_mu_);
+  void DropOrphans() ABSL_LOCKS_EXCLUDED(orphans_mu_);
+  absl::Status DropOrphan(const TenantObjectKey& key, uint64_t number);
   absl::Status DropDiskCopy(const TenantObjectKey& key, uint64_t number, MissCause cause);
+  absl::Status RemoveDiskCopy(const TenantObjectKey& key, uint64_t number, MissCause cause);
 
+  DiskWatch watch_;
   const std::unique_ptr<WatchedTables> tables_;
   RowSlabStore rows_;
+  std::unique_ptr<WatchedSlabs> slabs_;  // constant once opened; nullptr: all slabs are rows
   const StoreOptions options_;
   const uint64_t disk_limit_;  // of the sum of object sizes: 90 % of disk_bytes_max
   const std::shared_ptr<Arena> arena_;
@@ -150,7 +172,9 @@ class StoreCore final : public KvStore {
   std::atomic<int64_t> deleted_since_ns_{0};  // first deletion since the last reclaim; 0: none
 
   Mutex orphans_mu_;
-  std::set<uint64_t> orphans_ ABSL_GUARDED_BY(orphans_mu_);  // numbers whose slabs could not be deleted yet
+  // Slabs that are no object's any more, by number, of which the disk did not take the deletion yet. An entry
+  // may still name them.
+  std::map<uint64_t, TenantObjectKey> orphans_ ABSL_GUARDED_BY(orphans_mu_);
 
   std::unique_ptr<WriteBehind> writer_;  // last: its thread uses all of the above
 };

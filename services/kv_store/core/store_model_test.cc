@@ -1,7 +1,7 @@
 // Random calls against the store and against a simple model of it: every answer is the model's, every hit is
 // exactly what was committed, leases stay readable; through evictions, orderly restarts, crashes and a disk
-// that fails, reads short and flips bits. Replay one seed with --gtest_filter and the seed printed on
-// failure.
+// that fails, reads short and flips bits; slabs in rows and in extents. Replay one seed with --gtest_filter
+// and the seed printed on failure.
 #include <cstdio>
 
 #include <gtest/gtest.h>
@@ -10,6 +10,8 @@
 #include "common/testing/status_matchers.h"
 #include "services/kv_store/core/memory_table_store.h"
 #include "services/kv_store/core/store_core.h"
+#include "services/kv_store/extents/extent_slab_store.h"
+#include "services/kv_store/testing/faulty_file_system.h"
 #include "services/kv_store/testing/faulty_table_store.h"
 #include "services/kv_store/testing/store_fixtures.h"
 #include "services/kv_store/testing/store_model.h"
@@ -24,11 +26,21 @@ constexpr uint64_t kPage = 4096;
 constexpr FaultRates kBadDisk = {
     .read_error = 5, .short_read = 5, .bit_flip = 5, .write_error = 8, .disk_full = 8};
 
+constexpr FileFaults kBadFiles = {.read_error = 5,
+                                  .short_read = 5,
+                                  .bit_flip = 5,
+                                  .write_error = 5,
+                                  .torn_write = 5,
+                                  .short_write = 5,
+                                  .sync_error = 5,
+                                  .disk_full = 5};
+
 class Run {
  public:
   // Every other seed writes its objects through the log, every third evicts by LRU, every fourth has a quota.
-  Run(uint64_t seed, bool bad_disk)
+  Run(uint64_t seed, bool bad_disk, bool extents)
       : bad_disk_(bad_disk),
+        files_(extents ? std::make_shared<FaultyFileSystem>(seed + 2) : nullptr),
         eviction_(seed % 3 == 0 ? EvictionKind::kLru : EvictionKind::kS3Fifo),
         quotas_(seed % 4 == 0 ? Quotas{{"b", {.memory_bytes = 2 * kPage, .disk_bytes = 8 * kPage}}}
                               : Quotas{}),
@@ -102,10 +114,12 @@ class Run {
 
   void Open() {
     faults_->Set({});
+    if (files_ != nullptr) files_->SetFaults({});
     auto store = StoreCore::Open(
         std::make_unique<FaultyTableStore>(std::make_unique<MemoryTableStore>(disk_), faults_),
         {.memory_bytes = 6 * kPage,
          .disk_bytes_max = 30 * kPage,
+         .make_slabs = SlabMaker(),
          .small_object_bytes = small_object_bytes_,
          .eviction = eviction_,
          .quotas = quotas_,
@@ -114,13 +128,29 @@ class Run {
     ASSERT_OK(store);
     store_ = *std::move(store);
     if (bad_disk_) faults_->Set(kBadDisk);
+    if (bad_disk_ && files_ != nullptr) files_->SetFaults(kBadFiles);
+  }
+  SlabStoreMaker SlabMaker() const {
+    if (files_ == nullptr) return nullptr;
+    return
+        [files = files_](std::function<absl::Status()> sync) -> absl::StatusOr<std::unique_ptr<SlabStore>> {
+          return ExtentSlabStore::Open(files,
+                                       {.folder = "/slabs",
+                                        .max_bytes = 27 * kPage,
+                                        .file_bytes = 16 * kPage,
+                                        .grow_bytes = 4 * kPage,
+                                        .piece_bytes = kPage},
+                                       std::move(sync));
+        };
   }
   void Restart() {
     const bool crash = rng_.Below(2) == 0;
     if (crash) {
       faults_->Set({.write_error = 100});  // the moment of the crash: nothing more gets through
+      if (files_ != nullptr) files_->CutPowerAfter(rng_.Below(8));
       store_.reset();
       disk_->Crash(&rng_);
+      if (files_ != nullptr) files_->Crash(&rng_);
     } else {
       store_.reset();
     }
@@ -320,6 +350,7 @@ class Run {
   }
 
   const bool bad_disk_;
+  const std::shared_ptr<FaultyFileSystem> files_;  // nullptr: slabs are rows
   const EvictionKind eviction_;
   const Quotas quotas_;
   const uint64_t small_object_bytes_;
@@ -335,12 +366,12 @@ class Run {
 
 // At least `count` seeds, and more, up to four times as many, until there are more hits than that: how many
 // objects are hit depends on how far the write-behind thread gets, and too few hits would prove nothing.
-void RunSeeds(uint64_t first, uint64_t count, bool bad_disk) {
+void RunSeeds(uint64_t first, uint64_t count, bool bad_disk, bool extents = false) {
   uint64_t hits = 0;
   uint64_t seed = first;
   for (; seed < first + count || (hits <= count && seed < first + 4 * count); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Run run(seed, bad_disk);
+    Run run(seed, bad_disk, extents);
     for (int step = 0; step < kSteps && !::testing::Test::HasFailure(); ++step) run.Step();
     run.CheckAll();
     hits += static_cast<uint64_t>(run.hits());
@@ -356,6 +387,12 @@ void RunSeeds(uint64_t first, uint64_t count, bool bad_disk) {
 
 TEST(StoreModelTest, AgreesWithTheModelThroughRestartsAndCrashes) { RunSeeds(1, 120, /*bad_disk=*/false); }
 TEST(StoreModelTest, AgreesWithTheModelOnABadDisk) { RunSeeds(1001, 120, /*bad_disk=*/true); }
+TEST(StoreModelTest, AgreesWithTheModelWithSlabsInExtents) {
+  RunSeeds(2001, 200, /*bad_disk=*/false, /*extents=*/true);
+}
+TEST(StoreModelTest, AgreesWithTheModelWithSlabsInExtentsOnABadDisk) {
+  RunSeeds(3001, 200, /*bad_disk=*/true, /*extents=*/true);
+}
 
 }  // namespace
 }  // namespace epic::kv_store

@@ -15,6 +15,8 @@ namespace {
 
 // Of the disk, for records, deletions, RocksDB's log and its compactions.
 constexpr uint64_t kDiskReserveBytes = uint64_t{64} << 20;
+// A disk that does not take that many deletions gets no more objects until it does.
+constexpr size_t kMaxOrphans = 1024;
 
 bool IsStorageFull(const absl::Status& status) {
   return status.code() == absl::StatusCode::kResourceExhausted;
@@ -26,6 +28,13 @@ absl::Status NoRoom(uint64_t bytes, uint64_t capacity_bytes) {
                                             " bytes of host memory; raise the store's memory, or use shorter "
                                             "contexts or fewer at once");
 }
+
+// An object as its entry tells of it.
+struct LoadedObject {
+  TenantObjectKey key;
+  DiskCopy copy;
+  SlabExtents extents;
+};
 
 absl::Status CheckObjectKey(const ObjectKey& key, const KvLayout& layout) {
   EPIC_RETURN_IF_ERROR(ValidateLayout(layout));
@@ -166,7 +175,7 @@ AcquireResult StoreCore::LoadFromDisk(const TenantObjectKey& key, const Digest& 
   if (region == nullptr) {
     return {.object = objects_.FinishLoad(key, copy.number, nullptr), .cause = MissCause::kNoMemory};
   }
-  auto object = ReadObject(tables_.get(), &rows_, key, model_identity, copy, std::move(region));
+  auto object = ReadObject(tables_.get(), HomeOf(copy.number), key, model_identity, copy, std::move(region));
   if (object.ok()) {
     ObjectPtr loaded = objects_.FinishLoad(key, copy.number, *object);
     objects_.EvictOverQuota();
@@ -187,13 +196,19 @@ absl::Status StoreCore::DropDiskCopy(const TenantObjectKey& key, uint64_t number
   const KeyLock lock(&locks_, key.context);
   const auto copy = objects_.DiskCopyOf(key);
   if (!copy.has_value() || copy->number != number) return absl::OkStatus();
+  return RemoveDiskCopy(key, number, cause);
+}
+
+// REQUIRES: the context's KeyLock is held, and the number is that of the object's copy.
+absl::Status StoreCore::RemoveDiskCopy(const TenantObjectKey& key, uint64_t number, MissCause cause) {
   WriteBatch batch;
   batch.Delete(Table::kObjects, RowKey(key));
-  rows_.AddRemoval(number, &batch);
+  HomeOf(number)->AddRemoval(number, &batch);
   absl::Status status = tables_->Write(batch, Sync::kNo);
-  if (!status.ok()) {
-    MutexLock orphans(&orphans_mu_);
-    orphans_.insert(number);
+  if (status.ok()) {
+    HomeOf(number)->Free(number);
+  } else {
+    AddOrphan(key, number);
   }
   objects_.DropDisk(key, cause);
   return status;
@@ -210,10 +225,10 @@ ObjectStanding StoreCore::Explain(std::string_view tenant, const ObjectKey& key)
 
 absl::Status StoreCore::DropObject(std::string_view tenant, const ObjectKey& key) {
   const TenantObjectKey object{{std::string(tenant), key.id}, key.variant};
+  const KeyLock lock(&locks_, object.context);
   const auto copy = objects_.DiskCopyOf(object);
   absl::Status status;
-  if (copy.has_value()) status = DropDiskCopy(object, copy->number, MissCause::kDeleted);
-  const KeyLock lock(&locks_, object.context);
+  if (copy.has_value()) status = RemoveDiskCopy(object, copy->number, MissCause::kDeleted);
   objects_.Remove(object, MissCause::kDeleted);
   return status;
 }
@@ -225,8 +240,9 @@ absl::Status StoreCore::WriteObject(const WriteBehind::Item& item) {
   if (IsStorageFull(status)) {
     // The disk is full before our own limit: make room and try once more. The object is served from memory
     // whatever comes of it.
-    FreeDisk(std::max(ObjectBytes(item.object->layout()), objects_.disk_bytes() / 8));
-    tables_->Reclaim().IgnoreError();
+    const uint64_t bytes = ObjectBytes(item.object->layout());
+    FreeDisk(std::max(bytes, objects_.disk_bytes() / 8));
+    if (slabs_ == nullptr || slabs_->ReusableBytes() < bytes) Reclaim().IgnoreError();
     status = TryWriteObject(item);
   }
   if (status.ok()) KeepDiskInBounds();
@@ -249,59 +265,66 @@ absl::Status StoreCore::TryWriteObject(const WriteBehind::Item& item) {
                  "no room for " + std::to_string(bytes) +
                      " bytes of KV on disk; free space there or raise the store's disk limit");
   }
+  if (TooManyOrphans()) return absl::UnavailableError("the disk does not take deletions");
   const uint64_t number = next_number_++;
-  absl::Status status;
-  if (const KvLayout& layout = item.object->layout(); !IsSmall(layout)) {
-    status = rows_.Write(number, SlabShapeOf(layout), SlabsOf(*item.object)).status();
+  const KvLayout& layout = item.object->layout();
+  SlabStore* home = &rows_;
+  if (slabs_ != nullptr && options_.write_to_slabs) home = slabs_.get();
+  SlabExtents extents;
+  if (!IsSmall(layout)) {
+    auto written = home->Write(number, SlabShapeOf(layout), SlabsOf(*item.object));
+    if (!written.ok()) {
+      WriteBatch remains;
+      home->AddRemoval(number, &remains);
+      if (!remains.empty() && !tables_->Write(remains, Sync::kNo).ok()) AddOrphan(item.key, number);
+      return written.status();
+    }
+    extents = *std::move(written);
   }
-  if (status.ok()) status = WriteEntry(item, number);
-  if (!status.ok()) DiscardSlabs(number);
-  return status;
+  const absl::StatusOr<bool> entered = WriteEntry(item, number, std::move(extents));
+  const bool is_object = entered.ok() && *entered;
+  if (!is_object && !DropOrphan(item.key, number).ok()) AddOrphan(item.key, number);
+  return entered.status();
 }
 
-absl::Status StoreCore::WriteEntry(const WriteBehind::Item& item, uint64_t number) {
+// False: the object was deleted or replaced meanwhile, and has no entry.
+absl::StatusOr<bool> StoreCore::WriteEntry(const WriteBehind::Item& item, uint64_t number,
+                                           SlabExtents extents) {
   const KeyLock lock(&locks_, item.key.context);
-  if (!objects_.NeedsWrite(item.key, item.ticket)) {
-    DiscardSlabs(number);
-    return absl::OkStatus();
-  }
-  std::set<uint64_t> leftovers;
-  {
-    MutexLock orphans(&orphans_mu_);
-    leftovers = orphans_;
-  }
+  if (!objects_.NeedsWrite(item.key, item.ticket)) return false;
   WriteBatch batch;
-  if (const auto old = objects_.DiskCopyOf(item.key)) rows_.AddRemoval(old->number, &batch);
-  for (const uint64_t orphan : leftovers) rows_.AddRemoval(orphan, &batch);
+  const auto old = objects_.DiskCopyOf(item.key);
+  if (old.has_value()) HomeOf(old->number)->AddRemoval(old->number, &batch);
   const KvLayout& layout = item.object->layout();
   if (IsSmall(layout)) rows_.AddSlabs(number, SlabShapeOf(layout), SlabsOf(*item.object), &batch);
   batch.Put(Table::kObjects, RowKey(item.key),
-            EncodeObjectEntry({.number = number, .variant = item.key.variant, .head = item.object->head()}));
+            EncodeObjectEntry({.number = number,
+                               .extents = std::move(extents),
+                               .variant = item.key.variant,
+                               .head = item.object->head()}));
   EPIC_RETURN_IF_ERROR(tables_->Write(batch, item.durable ? Sync::kYes : Sync::kNo));
+  if (old.has_value()) HomeOf(old->number)->Free(old->number);
   objects_.SetDisk(item.key, {.number = number, .bytes = ObjectBytes(layout), .layout = layout}, item.ticket);
-  MutexLock orphans(&orphans_mu_);
-  for (const uint64_t orphan : leftovers) orphans_.erase(orphan);
-  return absl::OkStatus();
+  return true;
 }
 
-void StoreCore::DiscardSlabs(uint64_t number) {
-  WriteBatch batch;
-  rows_.AddRemoval(number, &batch);
-  if (tables_->Write(batch, Sync::kNo).ok()) return;
-  MutexLock orphans(&orphans_mu_);
-  orphans_.insert(number);
+// Where the slabs of an object are: what is not in extents is in rows.
+SlabStore* StoreCore::HomeOf(uint64_t number) {
+  if (slabs_ != nullptr && slabs_->Holds(number)) return slabs_.get();
+  return &rows_;
 }
 
 // Bytes of objects that the disk may hold now: our limit, or less where others fill the disk. The reserve is
 // never given to objects: without it a full disk would take no deletion either.
 uint64_t StoreCore::DiskRoom() {
   const uint64_t free = tables_->FreeBytes();
+  const uint64_t reusable = slabs_ == nullptr ? 0 : slabs_->ReusableBytes();
   const uint64_t used = objects_.disk_bytes();
   if (free < kDiskReserveBytes) {
     const uint64_t missing = kDiskReserveBytes - free;
     return used > missing ? std::min(disk_limit_, used - missing) : 0;
   }
-  const uint64_t growth = free - kDiskReserveBytes;
+  const uint64_t growth = std::min(free - kDiskReserveBytes, disk_limit_) + reusable;
   return used >= disk_limit_ || growth >= disk_limit_ - used ? disk_limit_ : used + growth;
 }
 
@@ -318,10 +341,10 @@ bool StoreCore::MakeDiskRoom(uint64_t bytes) {
   }
   // The disk itself is short: bytes are free again only once they are reclaimed, which takes long, so that
   // more is given up than this object needs.
-  tables_->Reclaim().IgnoreError();
+  Reclaim().IgnoreError();
   if (missing() == 0) return true;
   FreeDisk(missing() + objects_.disk_bytes() / 8);
-  tables_->Reclaim().IgnoreError();
+  Reclaim().IgnoreError();
   return missing() == 0;
 }
 
@@ -335,54 +358,128 @@ void StoreCore::FreeDisk(uint64_t bytes) {
   }
 }
 
+absl::Status StoreCore::Reclaim() {
+  absl::Status status = tables_->Reclaim();
+  if (slabs_ == nullptr) return status;
+  absl::Status slabs = slabs_->Reclaim();
+  return status.ok() ? slabs : status;
+}
+
+uint64_t StoreCore::DiskPhysicalBytes() {
+  return tables_->PhysicalBytes() + (slabs_ == nullptr ? 0 : slabs_->PhysicalBytes());
+}
+
 void StoreCore::KeepDiskInBounds() {
   for (auto victim = objects_.PickDiskVictimOverQuota(); victim.has_value();
        victim = objects_.PickDiskVictimOverQuota()) {
     if (!DropDiskCopy(victim->first, victim->second.number, MissCause::kEvicted).ok()) break;
   }
-  if (tables_->PhysicalBytes() <= options_.disk_bytes_max) return;
-  tables_->Reclaim().IgnoreError();
-  const uint64_t physical = tables_->PhysicalBytes();
+  GiveBackToAShortDisk();
+  if (DiskPhysicalBytes() <= options_.disk_bytes_max) return;
+  Reclaim().IgnoreError();
+  const uint64_t physical = DiskPhysicalBytes();
   if (physical <= options_.disk_bytes_max) return;
   FreeDisk(physical - disk_limit_);
-  tables_->Reclaim().IgnoreError();
+  Reclaim().IgnoreError();
+}
+
+// Space that is kept for objects to come goes back when records could want for it.
+void StoreCore::GiveBackToAShortDisk() {
+  if (slabs_ == nullptr || slabs_->ReusableBytes() == 0) return;
+  if (tables_->FreeBytes() < kDiskReserveBytes) slabs_->Reclaim().IgnoreError();
+}
+
+// --- slabs that the disk did not let go ---
+
+bool StoreCore::TooManyOrphans() {
+  MutexLock lock(&orphans_mu_);
+  return orphans_.size() >= kMaxOrphans;
+}
+
+void StoreCore::AddOrphan(const TenantObjectKey& key, uint64_t number) {
+  MutexLock lock(&orphans_mu_);
+  orphans_.emplace(number, key);
+}
+
+void StoreCore::DropOrphans() {
+  std::map<uint64_t, TenantObjectKey> orphans;
+  {
+    MutexLock lock(&orphans_mu_);
+    orphans = orphans_;
+  }
+  for (const auto& [number, key] : orphans) {
+    if (!DropOrphan(key, number).ok()) return;
+    MutexLock lock(&orphans_mu_);
+    orphans_.erase(number);
+  }
+}
+
+// The entry under the key may name the number, whatever the write of that entry returned: it goes too, and
+// with it an older copy, which it may have replaced. An entry that was written later stays.
+absl::Status StoreCore::DropOrphan(const TenantObjectKey& key, uint64_t number) {
+  const KeyLock lock(&locks_, key.context);
+  const auto copy = objects_.DiskCopyOf(key);
+  const bool is_older = copy.has_value() && copy->number < number;
+  WriteBatch batch;
+  if (!copy.has_value() || is_older) batch.Delete(Table::kObjects, RowKey(key));
+  if (is_older) HomeOf(copy->number)->AddRemoval(copy->number, &batch);
+  HomeOf(number)->AddRemoval(number, &batch);
+  EPIC_RETURN_IF_ERROR(tables_->Write(batch, Sync::kNo));
+  if (is_older) {
+    HomeOf(copy->number)->Free(copy->number);
+    objects_.DropDisk(key, MissCause::kEvicted);
+  }
+  HomeOf(number)->Free(number);
+  return absl::OkStatus();
 }
 
 // --- start ---
 
 absl::Status StoreCore::LoadObjects() {
-  std::vector<std::pair<uint64_t, std::pair<TenantObjectKey, DiskCopy>>> copies;
+  std::map<uint64_t, LoadedObject> objects;  // by number, the order in which they were written
   WriteBatch damaged;
+  uint64_t last_number = 0;
   const auto load = [&](std::string_view row, std::string_view value) {
     const auto context = ParseObjectContextKey(row);
-    const auto entry = DecodeObjectEntry(AsBytes(value));
+    auto entry = DecodeObjectEntry(AsBytes(value));
     const bool known = context.ok() && entry.ok() &&
                        RowKey(TenantObjectKey{*context, entry->variant}) == row &&
-                       records_.Get(*context).ok();
-    if (!known) {
+                       records_.Get(*context).ok() && (entry->extents.empty() || slabs_ != nullptr);
+    if (entry.ok()) last_number = std::max(last_number, entry->number);
+    if (!known || objects.contains(entry->number)) {
       damaged.Delete(Table::kObjects, std::string(row));
       return true;
     }
     const KvLayout& layout = entry->head.layout;
-    const DiskCopy copy{.number = entry->number, .bytes = ObjectBytes(layout), .layout = layout};
-    copies.push_back({entry->number, {{*context, entry->variant}, copy}});
+    objects[entry->number] = {
+        .key = {*context, entry->variant},
+        .copy = {.number = entry->number, .bytes = ObjectBytes(layout), .layout = layout},
+        .extents = std::move(entry->extents)};
     return true;
   };
   EPIC_RETURN_IF_ERROR(ScanAll(Table::kObjects, load));
-  // By number, the order in which they were written: the best guess at their order of use.
-  std::sort(copies.begin(), copies.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<LiveSlabs> live;
-  for (const auto& [number, object] : copies) {
-    const auto& [key, copy] = object;
-    objects_.SetDisk(key, copy, 0);
-    if (const auto record = records_.Get(key.context); record.ok()) {
-      objects_.SetPin(key.context, PinStateOf(*record));
-    }
-    live.push_back({.number = number, .extents = {}});
+  std::vector<LiveSlabs> in_rows;
+  std::vector<LiveSlabs> in_slabs;
+  for (auto& [number, object] : objects) {
+    (object.extents.empty() ? in_rows : in_slabs).push_back({number, std::move(object.extents)});
   }
-  next_number_ = live.empty() ? 1 : live.back().number + 1;
+  if (slabs_ != nullptr) {
+    EPIC_ASSIGN_OR_RETURN(const std::vector<uint64_t> wrong, slabs_->Load(in_slabs, !damaged.empty()));
+    for (const uint64_t number : wrong) {
+      damaged.Delete(Table::kObjects, RowKey(objects.at(number).key));
+      objects.erase(number);
+    }
+  }
+  // The order of writing is the best guess at the order of use.
+  for (const auto& [number, object] : objects) {
+    objects_.SetDisk(object.key, object.copy, 0);
+    if (const auto record = records_.Get(object.key.context); record.ok()) {
+      objects_.SetPin(object.key.context, PinStateOf(*record));
+    }
+  }
+  next_number_ = last_number + 1;
   if (!damaged.empty()) EPIC_RETURN_IF_ERROR(tables_->Write(damaged, Sync::kYes));
-  return rows_.Load(live, !damaged.empty()).status();
+  return rows_.Load(in_rows, !damaged.empty()).status();
 }
 
 StoreUsage StoreCore::Usage() {
@@ -399,7 +496,7 @@ StoreUsage StoreCore::Usage() {
   usage.memory_bytes = arena.used_bytes;
   usage.memory_capacity_bytes = arena_->capacity_bytes();
   usage.leased_objects = counts.leased + (regions > accounted ? regions - accounted : 0);
-  usage.disk_bytes = tables_->PhysicalBytes();
+  usage.disk_bytes = DiskPhysicalBytes();
   usage.reservations = reservations;
   return usage;
 }

@@ -28,7 +28,8 @@ absl::Status Unreadable(std::string_view what, const absl::Status& status) {
 
 StoreCore::StoreCore(std::unique_ptr<TableStore> tables, std::shared_ptr<Arena> arena,
                      const StoreOptions& options)
-    : tables_(std::make_unique<WatchedTables>(std::move(tables), options.clock)),
+    : watch_(options.clock),
+      tables_(std::make_unique<WatchedTables>(std::move(tables), &watch_)),
       rows_(tables_.get()),
       options_(options),
       disk_limit_(options.disk_bytes_max / 10 * 9),
@@ -42,8 +43,13 @@ absl::StatusOr<std::unique_ptr<StoreCore>> StoreCore::Open(std::unique_ptr<Table
                                                            const StoreOptions& options) {
   EPIC_ASSIGN_OR_RETURN(auto arena, Arena::Create({.capacity_bytes = options.memory_bytes}));
   std::unique_ptr<StoreCore> store(new StoreCore(std::move(tables), std::move(arena), options));
-  EPIC_RETURN_IF_ERROR(store->Load());
   StoreCore* const core = store.get();
+  if (options.make_slabs != nullptr) {
+    EPIC_ASSIGN_OR_RETURN(auto slabs,
+                          options.make_slabs([core] { return core->tables_->Write({}, Sync::kYes); }));
+    store->slabs_ = std::make_unique<WatchedSlabs>(std::move(slabs), &store->watch_);
+  }
+  EPIC_RETURN_IF_ERROR(store->Load());
   store->writer_ = std::make_unique<WriteBehind>(
       options.writer, [core](const WriteBehind::Item& item) { return core->WriteObject(item); },
       [core] { core->Housekeep(); });
@@ -51,6 +57,8 @@ absl::StatusOr<std::unique_ptr<StoreCore>> StoreCore::Open(std::unique_ptr<Table
 }
 
 absl::Status StoreCore::Load() {
+  // A deletion of the life before may have left bytes behind.
+  deleted_since_ns_ = options_.clock->SteadyNs();
   EPIC_RETURN_IF_ERROR(LoadRecords());
   return LoadObjects();
 }
@@ -108,14 +116,21 @@ absl::Status StoreCore::CheckStoredTokens(const ContextKey& key, const NewContex
   return absl::OkStatus();
 }
 
-// Every row of the context's objects, known or left by a write whose end was not seen, and the slabs of the
-// known.
-void StoreCore::DeleteObjectRows(const ContextKey& key, WriteBatch* batch) {
+// Adds the removal of all entries of the context's objects, known or left by a write whose end was not seen,
+// and of the slabs of the known, whose numbers it returns: to be freed once the batch was written.
+std::vector<uint64_t> StoreCore::AddObjectRemovals(const ContextKey& key, WriteBatch* batch) {
+  std::vector<uint64_t> numbers;
   for (const auto& [object, copy] : objects_.DiskCopiesOf(key)) {
-    rows_.AddRemoval(copy.number, batch);
+    HomeOf(copy.number)->AddRemoval(copy.number, batch);
+    numbers.push_back(copy.number);
   }
   // The variant's digest of 32 bytes follows the context's key, whose length is fixed by its first bytes.
   batch->DeleteRange(Table::kObjects, RowKey(key), RowKey(key) + std::string(33, '\xff'));
+  return numbers;
+}
+
+void StoreCore::FreeSlabs(const std::vector<uint64_t>& numbers) {
+  for (const uint64_t number : numbers) HomeOf(number)->Free(number);
 }
 
 absl::Status StoreCore::WritePlan(const ContextKey& key, const RecordPlan& plan,
@@ -125,11 +140,13 @@ absl::Status StoreCore::WritePlan(const ContextKey& key, const RecordPlan& plan,
   if (tokens != nullptr) batch.Put(Table::kTokens, RowKey(key), EncodeTokens(*tokens));
   if (plan.created && records_.HasTombstone(key)) batch.Delete(Table::kTombstones, RowKey(key));
   // A created context starts without objects, also over an expired one whose removal the disk refused.
-  if (plan.replaces) DeleteObjectRows(key, &batch);
+  std::vector<uint64_t> removed;
+  if (plan.replaces) removed = AddObjectRemovals(key, &batch);
   if (absl::Status status = tables_->Write(batch, sync); !status.ok()) {
     records_.Abandon(plan);
     return status;
   }
+  FreeSlabs(removed);
   records_.Apply(plan);
   if (plan.created) objects_.RemoveContext(key);
   objects_.SetPin(key, PinStateOf(plan.record));
@@ -213,9 +230,10 @@ absl::StatusOr<bool> StoreCore::RemoveContext(const ContextKey& key, RemovalCaus
   batch.Delete(Table::kRecords, RowKey(key));
   batch.Delete(Table::kTokens, RowKey(key));
   batch.Put(Table::kTombstones, RowKey(key), EncodeTombstone(*tombstone));
-  DeleteObjectRows(key, &batch);
+  const std::vector<uint64_t> removed = AddObjectRemovals(key, &batch);
   // Nobody waits for an expiry, and one that a crash undoes is due again.
   EPIC_RETURN_IF_ERROR(tables_->Write(batch, cause == RemovalCause::kExpired ? Sync::kNo : Sync::kYes));
+  FreeSlabs(removed);
   records_.ApplyRemoval(key, *tombstone);
   objects_.RemoveContext(key);
   int64_t none = 0;
@@ -274,11 +292,12 @@ void StoreCore::ReclaimIfDue() {
   const int64_t since_ns = deleted_since_ns_.load();
   if (since_ns == 0 || options_.clock->SteadyNs() - since_ns < kReclaimPeriodNs) return;
   deleted_since_ns_ = 0;
-  if (!tables_->Reclaim().ok()) deleted_since_ns_ = options_.clock->SteadyNs();
+  if (!Reclaim().ok()) deleted_since_ns_ = options_.clock->SteadyNs();
 }
 
 void StoreCore::Housekeep() {
   objects_.EvictOverQuota();  // what was being written until now may go
+  DropOrphans();
   ExpireDue();
   ForgetOldTombstones();
   PersistUses();

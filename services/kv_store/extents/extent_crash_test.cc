@@ -53,14 +53,14 @@ class CrashingIndex {
 
 class Lives {
  public:
-  explicit Lives(uint64_t seed) : rng_(seed), files_(seed + 1) { Open(); }
+  explicit Lives(uint64_t seed) : rng_(seed), files_(std::make_shared<FaultyFileSystem>(seed + 1)) { Open(); }
 
   // One life: calls until the power is cut.
   void Live() {
-    files_.CutPowerAfter(rng_.Below(60));
-    for (int step = 0; step < 30 && !files_.power_is_cut(); ++step) Step();
+    files_->CutPowerAfter(rng_.Below(60));
+    for (int step = 0; step < 30 && !files_->power_is_cut(); ++step) Step();
     store_.reset();
-    files_.Crash(&rng_);
+    files_->Crash(&rng_);
     index_.Crash(&rng_);
     Open();
     CheckAll();
@@ -69,14 +69,15 @@ class Lives {
 
  private:
   void Open() {
-    auto store = ExtentSlabStore::Open(&files_,
+    auto store = ExtentSlabStore::Open(files_,
                                        {.folder = "/slabs",
                                         .max_bytes = kMiB,
                                         .file_bytes = 256 << 10,
                                         .grow_bytes = 64 << 10,
                                         .piece_bytes = 8 << 10},
                                        [this] {
-                                         if (files_.power_is_cut()) return absl::UnavailableError("no power");
+                                         if (files_->power_is_cut())
+                                           return absl::UnavailableError("no power");
                                          index_.Sync();
                                          return absl::OkStatus();
                                        });
@@ -108,7 +109,7 @@ class Lives {
       store_->Free(number);
     } else if (action == 8) {
       store_->Reclaim().IgnoreError();
-    } else if (!files_.power_is_cut()) {
+    } else if (!files_->power_is_cut()) {
       index_.Sync();
     }
   }
@@ -121,7 +122,7 @@ class Lives {
   }
 
   Rng rng_;
-  FaultyFileSystem files_;
+  const std::shared_ptr<FaultyFileSystem> files_;
   CrashingIndex index_;
   std::unique_ptr<ExtentSlabStore> store_;
   uint64_t next_number_ = 1;
@@ -153,9 +154,9 @@ TEST(ExtentCrashTest, AWriteCutAtAnyOfItsStepsIsWholeOnceItReturned) {
     ASSERT_LT(steps, 200u);
     for (uint64_t seed = 1; seed <= 4; ++seed) {
       SCOPED_TRACE("cut after " + std::to_string(steps) + " steps, seed " + std::to_string(seed));
-      FaultyFileSystem files(seed);
+      const auto files = std::make_shared<FaultyFileSystem>(seed);
       const auto open = [&] {
-        auto store = ExtentSlabStore::Open(&files,
+        auto store = ExtentSlabStore::Open(files,
                                            {.folder = "/slabs",
                                             .max_bytes = kMiB,
                                             .file_bytes = 128 << 10,
@@ -168,12 +169,12 @@ TEST(ExtentCrashTest, AWriteCutAtAnyOfItsStepsIsWholeOnceItReturned) {
       auto store = open();
       ASSERT_OK(store->Load({}, false));
       ASSERT_OK_AND_ASSIGN(const SlabExtents first, store->Write(1, before.shape, before.spans()));
-      files.CutPowerAfter(steps);
+      files->CutPowerAfter(steps);
       const auto second = store->Write(2, image.shape, image.spans());
       finished = second.ok();
       store.reset();
       Rng rng(seed * 1000 + steps);
-      files.Crash(&rng);
+      files->Crash(&rng);
       store = open();
       std::vector<LiveSlabs> live = {{1, first}};
       if (second.ok()) live.push_back({2, *second});

@@ -30,8 +30,9 @@ uint32_t NumberOf(const std::string& name) {
 
 }  // namespace
 
-ExtentFiles::ExtentFiles(FileSystem* files, std::string folder, uint32_t file_pages, uint64_t grow_pages)
-    : files_(files), folder_(std::move(folder)), file_pages_(file_pages), grow_pages_(grow_pages) {
+ExtentFiles::ExtentFiles(std::shared_ptr<FileSystem> files, std::string folder, uint32_t file_pages,
+                         uint64_t grow_pages)
+    : files_(std::move(files)), folder_(std::move(folder)), file_pages_(file_pages), grow_pages_(grow_pages) {
   EPIC_CHECK(file_pages >= 2 && grow_pages > 0);
 }
 
@@ -43,7 +44,7 @@ std::string ExtentFiles::PathOf(uint32_t file) const {
 
 absl::StatusOr<bool> ExtentFiles::HasHeader(File* file, uint32_t number, uint32_t* max_pages) {
   AlignedBuffer page(kSlabPageBytes);
-  const absl::Status read = TransferWhole(files_, IoKind::kRead, {{file, 0, page.bytes()}},
+  const absl::Status read = TransferWhole(files_.get(), IoKind::kRead, {{file, 0, page.bytes()}},
                                           [](size_t) { return absl::OkStatus(); });
   if (absl::IsDataLoss(read)) return false;
   EPIC_RETURN_IF_ERROR(read);
@@ -63,7 +64,7 @@ absl::Status ExtentFiles::WriteHeader(File* file, uint32_t number) {
   const std::string header = EncodeExtentHeader({.file = number, .pages = file_pages_});
   std::memcpy(page.bytes().data(), header.data(), header.size());
   EPIC_RETURN_IF_ERROR(file->Allocate(0, kSlabPageBytes));
-  EPIC_RETURN_IF_ERROR(TransferWhole(files_, IoKind::kWrite, {{file, 0, page.bytes()}},
+  EPIC_RETURN_IF_ERROR(TransferWhole(files_.get(), IoKind::kWrite, {{file, 0, page.bytes()}},
                                      [](size_t) { return absl::OkStatus(); }));
   return file->Sync();
 }

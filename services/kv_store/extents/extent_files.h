@@ -20,8 +20,9 @@ namespace epic::kv_store {
 
 class ExtentFiles {
  public:
-  // `files` outlives this. REQUIRES: 2 <= file_pages <= 2^31, 1 <= grow_pages.
-  ExtentFiles(FileSystem* files, std::string folder, uint32_t file_pages, uint64_t grow_pages);
+  // REQUIRES: 2 <= file_pages <= 2^31, 1 <= grow_pages.
+  ExtentFiles(std::shared_ptr<FileSystem> files, std::string folder, uint32_t file_pages,
+              uint64_t grow_pages);
 
   // Makes the folder, opens what is there. A damaged header is written anew: the object index and its
   // checksums say what is in a file. Errors: Unimplemented when a file is of a newer version.
@@ -34,7 +35,7 @@ class ExtentFiles {
   // REQUIRES: a file that Space() or Grow() named.
   File* Get(uint32_t file) const ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t PhysicalBytes() const ABSL_LOCKS_EXCLUDED(mu_);
-  FileSystem* files() const { return files_; }
+  FileSystem* files() const { return files_.get(); }
 
  private:
   struct OpenFile {
@@ -48,7 +49,7 @@ class ExtentFiles {
   absl::StatusOr<bool> HasHeader(File* file, uint32_t number, uint32_t* max_pages);
   absl::Status WriteHeader(File* file, uint32_t number);
 
-  FileSystem* const files_;
+  const std::shared_ptr<FileSystem> files_;
   const std::string folder_;
   const uint32_t file_pages_;
   const uint64_t grow_pages_;

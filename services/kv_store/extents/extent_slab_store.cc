@@ -31,18 +31,20 @@ uint64_t PagesOf(const SlabExtents& extents) {
 
 }  // namespace
 
-ExtentSlabStore::ExtentSlabStore(FileSystem* files, const ExtentOptions& options,
+ExtentSlabStore::ExtentSlabStore(std::shared_ptr<FileSystem> files, const ExtentOptions& options,
                                  std::function<absl::Status()> sync_index)
     : options_(options),
       sync_index_(std::move(sync_index)),
-      space_(files, options.folder, static_cast<uint32_t>(options.file_bytes / kSlabPageBytes),
+      space_(std::move(files), options.folder, static_cast<uint32_t>(options.file_bytes / kSlabPageBytes),
              options.grow_bytes / kSlabPageBytes) {
   EPIC_CHECK(options.piece_bytes > 0 && options.piece_bytes % kSlabPageBytes == 0);
 }
 
 absl::StatusOr<std::unique_ptr<ExtentSlabStore>> ExtentSlabStore::Open(
-    FileSystem* files, const ExtentOptions& options, std::function<absl::Status()> sync_index) {
-  std::unique_ptr<ExtentSlabStore> store(new ExtentSlabStore(files, options, std::move(sync_index)));
+    std::shared_ptr<FileSystem> files, const ExtentOptions& options,
+    std::function<absl::Status()> sync_index) {
+  std::unique_ptr<ExtentSlabStore> store(
+      new ExtentSlabStore(std::move(files), options, std::move(sync_index)));
   EPIC_RETURN_IF_ERROR(store->space_.Open());
   return store;
 }
@@ -78,8 +80,11 @@ absl::StatusOr<std::vector<uint64_t>> ExtentSlabStore::Load(const std::vector<Li
   std::sort(newest_first.begin(), newest_first.end(),
             [](const LiveSlabs* a, const LiveSlabs* b) { return a->number > b->number; });
   std::vector<uint64_t> wrong;
+  const SlabExtents space = space_.Space();
+  const uint64_t allocated_pages = space_.PhysicalBytes() / kSlabPageBytes;
   MutexLock lock(&mu_);
-  for (const SlabExtent& extent : space_.Space()) free_.Add(RunOf(extent));
+  for (const SlabExtent& extent : space) free_.Add(RunOf(extent));
+  unknown_holes_ = free_.pages() - std::min(free_.pages(), allocated_pages);
   for (const LiveSlabs* slabs : newest_first) {
     if (!TakeLive(*slabs)) wrong.push_back(slabs->number);
   }
@@ -140,7 +145,10 @@ absl::Status ExtentSlabStore::Grow(uint64_t wanted_pages) {
   MutexLock lock(&mu_);
   growing_ = false;
   grown_.SignalAll();
-  if (grown.ok()) free_.Add(RunOf(*grown));
+  if (grown.ok()) {
+    free_.Add(RunOf(*grown));
+    dirty_.Add(RunOf(*grown));
+  }
   return grown.status();
 }
 
@@ -196,7 +204,8 @@ uint64_t ExtentSlabStore::ReusableBytes() {
   const uint64_t max_pages = options_.max_bytes / kSlabPageBytes;
   const uint64_t held = used_pages_ - freed_pages_;
   const uint64_t room = max_pages > held ? max_pages - held : 0;
-  return std::min(free_.pages() + freed_pages_, room) * kSlabPageBytes;
+  const uint64_t ready = dirty_.pages() - std::min(dirty_.pages(), unknown_holes_);
+  return std::min(ready + freed_pages_, room) * kSlabPageBytes;
 }
 
 ExtentSlabStore::Fragmentation ExtentSlabStore::fragmentation() {
@@ -350,7 +359,10 @@ absl::Status ExtentSlabStore::Reclaim() {
       punched.push_back(ExtentOf(part));
     }
   }
-  return SyncFiles(punched);
+  EPIC_RETURN_IF_ERROR(SyncFiles(punched));
+  MutexLock lock(&mu_);
+  unknown_holes_ = 0;
+  return absl::OkStatus();
 }
 
 }  // namespace epic::kv_store

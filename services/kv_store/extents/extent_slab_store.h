@@ -38,8 +38,8 @@ struct ExtentOptions {
 class ExtentSlabStore final : public SlabStore {
  public:
   // `sync_index` makes every index change that was written before outlive a crash; it may block, and may be
-  // called from any call but Load(). Errors: those of ExtentFiles::Open. `files` outlives the store.
-  static absl::StatusOr<std::unique_ptr<ExtentSlabStore>> Open(FileSystem* files,
+  // called from any call but Load(). Errors: those of ExtentFiles::Open.
+  static absl::StatusOr<std::unique_ptr<ExtentSlabStore>> Open(std::shared_ptr<FileSystem> files,
                                                                const ExtentOptions& options,
                                                                std::function<absl::Status()> sync_index);
 
@@ -69,7 +69,8 @@ class ExtentSlabStore final : public SlabStore {
     bool freed = false;
   };
 
-  ExtentSlabStore(FileSystem* files, const ExtentOptions& options, std::function<absl::Status()> sync_index);
+  ExtentSlabStore(std::shared_ptr<FileSystem> files, const ExtentOptions& options,
+                  std::function<absl::Status()> sync_index);
   static PageRun RunOf(const SlabExtent& extent);
   static SlabExtent ExtentOf(const PageRun& run);
 
@@ -94,7 +95,10 @@ class ExtentSlabStore final : public SlabStore {
   CondVar grown_;
   bool growing_ ABSL_GUARDED_BY(mu_) = false;
   FreeMap free_ ABSL_GUARDED_BY(mu_);
-  FreeMap dirty_ ABSL_GUARDED_BY(mu_);  // of these, pages that may hold bytes of freed images
+  // Of these, pages that take of the disk, and may hold bytes of freed images; the others are holes.
+  FreeMap dirty_ ABSL_GUARDED_BY(mu_);
+  // Holes of former lives, somewhere among the dirty pages.
+  uint64_t unknown_holes_ ABSL_GUARDED_BY(mu_) = 0;
   // Freed, but a crash could still undo that.
   std::vector<SlabExtents> freed_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<uint64_t, Image> images_ ABSL_GUARDED_BY(mu_);

@@ -44,7 +44,7 @@ class ExtentWorld final : public SlabWorld {
   SlabStore* Open(std::function<absl::Status()> sync_index) override {
     store_.reset();
     const std::string folder = memory_ != nullptr ? kFolder : dir_.path() + "/slabs";
-    auto store = ExtentSlabStore::Open(files_.get(), SmallOptions(folder), std::move(sync_index));
+    auto store = ExtentSlabStore::Open(files_, SmallOptions(folder), std::move(sync_index));
     EXPECT_OK(store);
     store_ = *std::move(store);
     return store_.get();
@@ -57,7 +57,7 @@ class ExtentWorld final : public SlabWorld {
 
  private:
   const epic::testing::TempDir dir_;
-  std::unique_ptr<FileSystem> files_;
+  std::shared_ptr<FileSystem> files_;
   FaultyFileSystem* memory_ = nullptr;
   std::unique_ptr<SlabStore> store_;
 };
@@ -73,7 +73,7 @@ class ExtentSlabStoreTest : public ::testing::Test {
   void SetUp() override { Open({}); }
   std::vector<uint64_t> Open(const std::vector<LiveSlabs>& live) {
     store_.reset();
-    auto store = ExtentSlabStore::Open(&files_, options_, [this] {
+    auto store = ExtentSlabStore::Open(files_, options_, [this] {
       ++index_syncs_;
       return index_status_;
     });
@@ -91,7 +91,7 @@ class ExtentSlabStoreTest : public ::testing::Test {
     return ReadAndCompare(store_.get(), number, image, image.shape.All());
   }
 
-  FaultyFileSystem files_{11};
+  const std::shared_ptr<FaultyFileSystem> files_ = std::make_shared<FaultyFileSystem>(11);
   ExtentOptions options_ = SmallOptions(kFolder);
   absl::Status index_status_;
   int index_syncs_ = 0;
@@ -164,14 +164,14 @@ TEST_F(ExtentSlabStoreTest, AReaderKeepsWhatIsFreedUnderIt) {
   Open({});
   const TestImage image = ImageOf(1);
   ASSERT_OK(Write(1, image));
-  files_.SetGate(false);
+  files_->SetGate(false);
   std::thread reader([&] { EXPECT_OK(Read(1, image)); });
-  files_.AwaitHeld(1);
+  files_->AwaitHeld(1);
   store_->Free(1);
   EXPECT_FALSE(store_->Holds(1));
   EXPECT_EQ(CodeOf(store_->Write(2, image.shape, image.spans()).status()), ErrorCode::kStorageFull)
       << "its pages are not free while it reads";
-  files_.SetGate(true);
+  files_->SetGate(true);
   reader.join();
   EXPECT_OK(Write(3, ImageOf(3)));
 }
@@ -182,15 +182,15 @@ TEST_F(ExtentSlabStoreTest, ReclaimErasesWhatWasFreedAndGivesItsSpaceBack) {
   ASSERT_OK(Write(1, image));
   ASSERT_OK(Write(2, ImageOf(2)));
   const uint64_t before = store_->PhysicalBytes();
-  EXPECT_TRUE(files_.Contains(trace));
+  EXPECT_TRUE(files_->Contains(trace));
   store_->Free(1);
-  EXPECT_TRUE(files_.Contains(trace));
+  EXPECT_TRUE(files_->Contains(trace));
   ASSERT_OK(store_->Reclaim());
-  EXPECT_FALSE(files_.Contains(trace));
+  EXPECT_FALSE(files_->Contains(trace));
   EXPECT_EQ(store_->PhysicalBytes(), before - kMiB);
   EXPECT_OK(Read(2, ImageOf(2)));
   ASSERT_OK(store_->Reclaim());
-  EXPECT_EQ(store_->ReusableBytes(), kMiB);
+  EXPECT_EQ(store_->ReusableBytes(), 0u) << "what was given back is to be taken from the disk again";
   ASSERT_OK(Write(3, ImageOf(3)));
   EXPECT_OK(Read(3, ImageOf(3)));
 }
@@ -200,14 +200,14 @@ TEST_F(ExtentSlabStoreTest, WhatACrashLeftIsErasedByTheFirstReclaimOfTheNextLife
   ASSERT_OK(Write(1, image));
   ASSERT_OK_AND_ASSIGN(const SlabExtents kept, Write(2, ImageOf(2)));
   Open({{2, kept}});
-  EXPECT_TRUE(files_.Contains(image.slabs[0].substr(0, 64)));
+  EXPECT_TRUE(files_->Contains(image.slabs[0].substr(0, 64)));
   ASSERT_OK(store_->Reclaim());
-  EXPECT_FALSE(files_.Contains(image.slabs[0].substr(0, 64)));
+  EXPECT_FALSE(files_->Contains(image.slabs[0].substr(0, 64)));
   EXPECT_OK(Read(2, ImageOf(2)));
 }
 
 TEST_F(ExtentSlabStoreTest, AFullDiskIsStorageFullAndNothingLeaks) {
-  files_.SetCapacity(3 * kMiB);
+  files_->SetCapacity(3 * kMiB);
   ASSERT_OK(Write(1, ImageOf(1)));
   ASSERT_OK(Write(2, ImageOf(2)));
   for (uint64_t number = 3; number < 20; ++number) {
@@ -215,7 +215,7 @@ TEST_F(ExtentSlabStoreTest, AFullDiskIsStorageFullAndNothingLeaks) {
   }
   store_->Free(1);
   EXPECT_OK(Write(20, ImageOf(20)));
-  files_.SetCapacity(30 * kMiB);
+  files_->SetCapacity(30 * kMiB);
   EXPECT_OK(Write(21, ImageOf(21)));
   for (const uint64_t number : {2, 20, 21}) EXPECT_OK(Read(number, ImageOf(number)));
 }
@@ -226,10 +226,10 @@ TEST_F(ExtentSlabStoreTest, AFailingDiskIsAnErrorNeverAWrongByteAndNothingLeaks)
   uint64_t written = 0;
   uint64_t read = 0;
   for (uint64_t number = 1; number <= 200; ++number) {
-    files_.SetFaults({.write_error = 1, .torn_write = 1, .short_write = 10, .sync_error = 10});
+    files_->SetFaults({.write_error = 1, .torn_write = 1, .short_write = 10, .sync_error = 10});
     const TestImage image = ImageOf(number);
     const auto extents = Write(number, image);
-    files_.SetFaults({.read_error = 1, .short_read = 20});
+    files_->SetFaults({.read_error = 1, .short_read = 20});
     if (!extents.ok()) {
       EXPECT_EQ(extents.status().code(), absl::StatusCode::kUnavailable);
       EXPECT_FALSE(store_->Holds(number));
@@ -242,7 +242,7 @@ TEST_F(ExtentSlabStoreTest, AFailingDiskIsAnErrorNeverAWrongByteAndNothingLeaks)
   }
   EXPECT_GT(written, 5u);
   EXPECT_GT(read, 3u);
-  files_.SetFaults({});
+  files_->SetFaults({});
   for (uint64_t number = 1001; number <= 1006; ++number) EXPECT_OK(Write(number, ImageOf(number)));
 }
 
@@ -272,7 +272,7 @@ TEST_F(ExtentSlabStoreTest, AMissingFileLosesItsImagesOnly) {
     live.push_back({number, extents});
   }
   store_.reset();
-  files_.Remove(std::string(kFolder) + "/extents-000001.dat");
+  files_->Remove(std::string(kFolder) + "/extents-000001.dat");
   const std::vector<uint64_t> wrong = Open(live);
   for (const LiveSlabs& slabs : live) {
     const bool lost = std::any_of(slabs.extents.begin(), slabs.extents.end(),
@@ -290,12 +290,12 @@ TEST_F(ExtentSlabStoreTest, ADamagedHeaderIsWrittenAnewAndOneOfANewerVersionRefu
   ASSERT_OK_AND_ASSIGN(const SlabExtents extents, Write(1, ImageOf(1)));
   store_.reset();
   const std::string path = std::string(kFolder) + "/extents-000000.dat";
-  ASSERT_TRUE(files_.Damage(path, 13));
+  ASSERT_TRUE(files_->Damage(path, 13));
   EXPECT_TRUE(Open({{1, extents}}).empty());
   EXPECT_OK(Read(1, ImageOf(1)));
   store_.reset();
-  ASSERT_TRUE(files_.Damage(path, 9));  // the version is 257 now
-  EXPECT_THAT(ExtentSlabStore::Open(&files_, options_, [] { return absl::OkStatus(); }),
+  ASSERT_TRUE(files_->Damage(path, 9));  // the version is 257 now
+  EXPECT_THAT(ExtentSlabStore::Open(files_, options_, [] { return absl::OkStatus(); }),
               epic::testing::StatusIs(absl::StatusCode::kUnimplemented));
 }
 

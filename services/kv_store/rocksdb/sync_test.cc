@@ -75,6 +75,20 @@ TEST_F(SyncTest, ACreateIsOneSyncAndASmallObjectNone) {
   }
 }
 
+TEST(EmptyBatchTest, MakesWhatWasWrittenBeforeSafe) {
+  const epic::testing::TempDir dir;
+  SyncCounter syncs;
+  const std::unique_ptr<rocksdb::Env> env =
+      rocksdb::NewCompositeEnv(std::make_shared<CountingFileSystem>(&syncs));
+  ASSERT_OK_AND_ASSIGN(const auto tables, OpenRocksDbTables({.dir = dir.path() + "/data", .env = env.get()}));
+  WriteBatch batch;
+  batch.Put(Table::kObjects, "key", "value");
+  ASSERT_OK(tables->Write(batch, Sync::kNo));
+  const uint64_t before = syncs.counts()["log"];
+  ASSERT_OK(tables->Write({}, Sync::kYes));
+  EXPECT_EQ(syncs.counts()["log"], before + 1);
+}
+
 TEST_F(SyncTest, ExpiredContextsCostTheNextCreateNothing) {
   NewContext brief = ContextOf(1, kTokens);
   brief.ttl_seconds = 0;
