@@ -135,7 +135,10 @@ class StoreCore final : public KvStore {
   std::unique_ptr<ArenaRegion> AllocateRegion(const KvLayout& layout);
   AcquireResult LoadFromDisk(const TenantObjectKey& key, const Digest& model_identity, const DiskCopy& copy);
   void Quarantine(const TenantObjectKey& key, uint64_t number, MissCause cause);
-  absl::StatusOr<ObjectPtr> CommitObject(const TenantObjectKey& key, ObjectPtr object);
+  // Publishes `object` the first time; after that, with what `published` says of it, only tries the disk
+  // again.
+  absl::Status CommitObject(const TenantObjectKey& key, const ObjectPtr& object,
+                            std::optional<ObjectTable::Published>* published);
 
   // On the writer's thread.
   absl::Status WriteObject(const WriteBehind::Item& item);

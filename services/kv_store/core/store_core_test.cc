@@ -108,6 +108,23 @@ TEST_F(StoreCoreTest, ObjectIsInvisibleUntilCommitAndExactAfter) {
   EXPECT_EQ(reinterpret_cast<uintptr_t>(object->Layer(1).data()) % 64, 0u);
 }
 
+TEST_F(StoreCoreTest, ACommitThatIsSaidAgainBringsNothingBack) {
+  const CacheId id = Create(1).id;
+  const KvLayout layout = LayoutOf(8);
+  ASSERT_OK_AND_ASSIGN(const auto writer, store_->Reserve(kTenant, {id, {}}, layout));
+  for (uint32_t layer = 0; layer < layout.layers; ++layer) {
+    ASSERT_OK(writer->WriteLayer(layer, AsBytes(SlabOf(layout, layer, 7))));
+  }
+  ASSERT_OK(writer->Commit());
+  ASSERT_OK(store_->DropObject(kTenant, {id, {}}));
+  ASSERT_OK(writer->Commit());
+  EXPECT_EQ(Acquire(id, layout).object, nullptr) << "dropped";
+  ASSERT_OK(store_->DeleteContext(kTenant, id));
+  Create(1);
+  ASSERT_OK(writer->Commit());
+  EXPECT_EQ(Acquire(id, layout).object, nullptr) << "an object of before the deletion";
+}
+
 TEST_F(StoreCoreTest, ObjectsSurviveARestart) {
   const CacheId id = Create(1).id;
   const KvLayout layout = LayoutOf(8);

@@ -86,9 +86,9 @@ class StoreCore::Writer final : public ObjectWriter {
       object_ = std::make_shared<const HostObject>(std::move(head_), std::move(region_));
       --core_->reservations_;
     }
-    EPIC_ASSIGN_OR_RETURN(ObjectPtr visible, core_->CommitObject(key_, object_));
-    object_ = visible;
-    return visible;
+    EPIC_RETURN_IF_ERROR(core_->CommitObject(key_, object_, &published_));
+    object_ = published_->object;
+    return object_;
   }
 
  private:
@@ -98,6 +98,7 @@ class StoreCore::Writer final : public ObjectWriter {
   ObjectHead head_;                      // moved into object_ by the first Commit
   std::unique_ptr<ArenaRegion> region_;  // the same
   ObjectPtr object_;                     // set: committed, or tried to
+  std::optional<ObjectTable::Published> published_;
 };
 
 std::unique_ptr<ArenaRegion> StoreCore::AllocateRegion(const KvLayout& layout) {
@@ -127,25 +128,26 @@ absl::StatusOr<std::unique_ptr<ObjectWriter>> StoreCore::Reserve(std::string_vie
   return std::make_unique<Writer>(this, object, layout, std::move(tokens), std::move(region));
 }
 
-absl::StatusOr<ObjectPtr> StoreCore::CommitObject(const TenantObjectKey& key, ObjectPtr object) {
-  ObjectTable::Published published;
+absl::Status StoreCore::CommitObject(const TenantObjectKey& key, const ObjectPtr& object,
+                                     std::optional<ObjectTable::Published>* published) {
+  const bool again = published->has_value();
   bool wait = false;
   {
     const KeyLock lock(&locks_, key.context);
     EPIC_ASSIGN_OR_RETURN(const ContextRecord record, records_.Get(key.context));
     wait = record.durability == Durability::kObject;
-    published = objects_.Publish(key, std::move(object));
-    objects_.SetPin(key.context, PinStateOf(record));
+    if (!again) {
+      *published = objects_.Publish(key, object);
+      objects_.SetPin(key.context, PinStateOf(record));
+    }
   }
-  objects_.EvictOverQuota();
-  if (options_.disk_bytes_max == 0 || published.on_disk) return published.object;
-  WriteBehind::Item item{.key = key, .object = published.object, .ticket = published.ticket, .durable = wait};
-  if (wait) {
-    EPIC_RETURN_IF_ERROR(writer_->EnqueueAndWait(std::move(item)));
-  } else if (published.first) {
-    writer_->Enqueue(std::move(item));
-  }
-  return published.object;
+  const ObjectTable::Published& visible = **published;
+  if (!again) objects_.EvictOverQuota();
+  if (options_.disk_bytes_max == 0 || visible.on_disk) return absl::OkStatus();
+  WriteBehind::Item item{.key = key, .object = visible.object, .ticket = visible.ticket, .durable = wait};
+  if (wait) return writer_->EnqueueAndWait(std::move(item));
+  if (visible.first && !again) writer_->Enqueue(std::move(item));
+  return absl::OkStatus();
 }
 
 // --- reading an object ---
