@@ -1,6 +1,7 @@
 #include "common/base/crc32c.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include <isa-l/crc.h>
 
@@ -17,6 +18,17 @@ uint32_t Crc32c(uint32_t crc, ByteSpan bytes) {
     bytes = bytes.subspan(take);
   }
   return ~state;
+}
+
+uint32_t CopyWithCrc32c(uint32_t crc, ByteSpan from, MutableByteSpan to) {
+  constexpr size_t kPiece = 8 << 10;
+  EPIC_CHECK(from.size() == to.size());
+  for (size_t at = 0; at < from.size(); at += kPiece) {
+    const size_t take = std::min(from.size() - at, kPiece);
+    std::memcpy(to.data() + at, from.data() + at, take);
+    crc = Crc32c(crc, to.subspan(at, take));
+  }
+  return crc;
 }
 
 }  // namespace epic

@@ -109,9 +109,20 @@ void CopyWithBlockCrcs(const KvLayout& layout, ByteSpan slab, MutableByteSpan to
   EPIC_CHECK(slab.size() == layout.LayerBytes() && crcs.size() == BlocksPerLayer(layout));
   EPIC_CHECK(to.size() == slab.size());
   ForEachBlock(layout, [&](uint64_t offset, uint64_t bytes, uint64_t index) {
-    std::memcpy(to.data() + offset, slab.data() + offset, bytes);
-    crcs[index] = Crc32c(0, to.subspan(offset, bytes));
+    crcs[index] = CopyWithCrc32c(0, slab.subspan(offset, bytes), to.subspan(offset, bytes));
   });
+}
+
+bool CopyIfMatches(const KvLayout& layout, ByteSpan slab, MutableByteSpan to,
+                   std::span<const uint32_t> crcs) {
+  EPIC_CHECK(slab.size() == layout.LayerBytes() && crcs.size() == BlocksPerLayer(layout));
+  EPIC_CHECK(to.size() == slab.size());
+  bool matches = true;
+  ForEachBlock(layout, [&](uint64_t offset, uint64_t bytes, uint64_t index) {
+    matches =
+        matches && CopyWithCrc32c(0, slab.subspan(offset, bytes), to.subspan(offset, bytes)) == crcs[index];
+  });
+  return matches;
 }
 
 bool SlabMatches(const ObjectHead& head, uint32_t layer, ByteSpan slab) {

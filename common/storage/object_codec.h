@@ -77,6 +77,9 @@ uint64_t ObjectBytes(const KvLayout& layout);
 void ComputeBlockCrcs(const KvLayout& layout, ByteSpan slab, std::span<uint32_t> crcs);
 // The same, fused with a copy of `slab` to `to`, block by block while it is in cache. REQUIRES: equal sizes.
 void CopyWithBlockCrcs(const KvLayout& layout, ByteSpan slab, MutableByteSpan to, std::span<uint32_t> crcs);
+// The same, compared with checksums that are known: whether the copy has them. Stops at the first block that
+// has not. REQUIRES as above.
+bool CopyIfMatches(const KvLayout& layout, ByteSpan slab, MutableByteSpan to, std::span<const uint32_t> crcs);
 // Whether the bytes of one slab are those that the head was made for.
 bool SlabMatches(const ObjectHead& head, uint32_t layer, ByteSpan slab);
 

@@ -120,6 +120,24 @@ TEST(ObjectCodecTest, BlocksEndAtHeadsAndAt256KiB) {
   EXPECT_EQ(crcs[1], Crc32c(0, AsBytes(slab).subspan(262'144, 256)));
 }
 
+TEST(ObjectCodecTest, ACopyMatchesOnlyIfEveryBlockDoes) {
+  const KvLayout layout{.layers = 1, .kv_heads = 2, .head_dim = 64, .tokens = 2050, .dtype = KvDtype::kBf16};
+  std::string slab(layout.LayerBytes(), '\0');
+  Rng rng(3);
+  for (char& byte : slab) byte = static_cast<char>(rng.Next());
+  std::vector<uint32_t> crcs(BlocksPerLayer(layout));
+  ComputeBlockCrcs(layout, AsBytes(slab), crcs);
+  std::string copy(slab.size(), '\0');
+  const MutableByteSpan to = std::as_writable_bytes(std::span(copy));
+  EXPECT_TRUE(CopyIfMatches(layout, AsBytes(slab), to, crcs));
+  EXPECT_EQ(copy, slab);
+  for (const size_t at : {size_t{0}, size_t{262'143}, size_t{262'144}, slab.size() - 1}) {
+    slab[at] ^= 1;
+    EXPECT_FALSE(CopyIfMatches(layout, AsBytes(slab), to, crcs)) << at;
+    slab[at] ^= 1;
+  }
+}
+
 TEST(ObjectCodecTest, NamesTheFieldThatIsOutOfBounds) {
   const KvLayout good{.layers = 1, .kv_heads = 1, .head_dim = 1, .tokens = 1};
   EXPECT_OK(ValidateLayout(good));

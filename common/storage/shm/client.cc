@@ -215,13 +215,12 @@ absl::StatusOr<Client::CopyResult> Client::Copy(std::string_view tenant, const O
   const LeasedObject& object = answer.object;
   const uint64_t layer_bytes = layout.LayerBytes();
   const uint64_t blocks = BlocksPerLayer(layout);
-  std::vector<uint32_t> crcs(blocks);
+  const std::span<const uint32_t> crcs = object.block_crcs;
   bool matches = true;
   for (uint32_t layer = 0; layer < layout.layers && matches; ++layer) {
-    CopyWithBlockCrcs(layout, link_->At(object.layer_offsets[layer], layer_bytes),
-                      to.subspan(layer * layer_bytes, layer_bytes), crcs);
-    matches = std::equal(crcs.begin(), crcs.end(),
-                         object.block_crcs.begin() + static_cast<ptrdiff_t>(layer * blocks));
+    matches =
+        CopyIfMatches(layout, link_->At(object.layer_offsets[layer], layer_bytes),
+                      to.subspan(layer * layer_bytes, layer_bytes), crcs.subspan(layer * blocks, blocks));
   }
   // Also after a mismatch: it ends the lease, and tells damage from a change.
   EPIC_ASSIGN_OR_RETURN(const bool current, link_->Confirm(object.lease));
