@@ -1,11 +1,13 @@
 #include "services/kv_store/core/object_io.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "common/base/absl_std.h"
 #include "common/status/status_macros.h"
+#include "services/kv_store/core/aligned_buffer.h"
 
 namespace epic::kv_store {
 namespace {
@@ -46,6 +48,26 @@ absl::StatusOr<ObjectPtr> ReadObject(TableStore* tables, SlabStore* slabs, const
     EPIC_RETURN_IF_ERROR(slabs->Read(copy.number, shape, run.layers, run.bytes, verify));
   }
   return std::make_shared<const HostObject>(std::move(head), std::move(region));
+}
+
+absl::Status VerifyObject(TableStore* tables, SlabStore* slabs, const TenantObjectKey& key,
+                          const Digest& model_identity, const DiskCopy& copy,
+                          const std::function<bool(uint64_t bytes)>& pace) {
+  EPIC_ASSIGN_OR_RETURN(const ObjectHead head, ReadHead(tables, key, model_identity, copy));
+  const SlabShape shape = SlabShapeOf(head.layout);
+  uint64_t bytes = 0;  // that reading any one layer needs
+  for (uint32_t layer = 0; layer < shape.layers; ++layer) {
+    bytes = std::max(bytes, shape.ReadBytes({layer, layer + 1}));
+  }
+  AlignedBuffer buffer(bytes);
+  for (uint32_t layer = 0; layer < shape.layers; ++layer) {
+    const auto verify = [&head](uint32_t which, ByteSpan slab) {
+      return SlabMatches(head, which, slab) ? absl::OkStatus() : absl::DataLossError("wrong checksum");
+    };
+    EPIC_RETURN_IF_ERROR(slabs->Read(copy.number, shape, {layer, layer + 1}, buffer.bytes(), verify));
+    if (!pace(shape.layer_bytes)) return absl::CancelledError("told to stop");
+  }
+  return absl::OkStatus();
 }
 
 MissCause CauseOf(const absl::Status& status) {

@@ -4,6 +4,7 @@
 #define EPIC_SERVICES_KV_STORE_CORE_OBJECT_IO_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -26,6 +27,12 @@ std::vector<ByteSpan> SlabsOf(const HostObject& object);
 absl::StatusOr<ObjectPtr> ReadObject(TableStore* tables, SlabStore* slabs, const TenantObjectKey& key,
                                      const Digest& model_identity, const DiskCopy& copy,
                                      std::unique_ptr<ArenaRegion> region);
+
+// Reads the copy layer by layer and checks it as ReadObject does. `pace` is called after each layer; where it
+// returns false the status is Cancelled. Errors: those of ReadObject.
+absl::Status VerifyObject(TableStore* tables, SlabStore* slabs, const TenantObjectKey& key,
+                          const Digest& model_identity, const DiskCopy& copy,
+                          const std::function<bool(uint64_t bytes)>& pace);
 
 // The miss that a failed ReadObject is.
 MissCause CauseOf(const absl::Status& status);

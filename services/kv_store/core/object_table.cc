@@ -260,6 +260,15 @@ std::vector<std::pair<TenantObjectKey, DiskCopy>> ObjectTable::DiskCopiesOf(cons
   return copies;
 }
 
+std::optional<std::pair<TenantObjectKey, DiskCopy>> ObjectTable::NextOnDisk(uint32_t* place) const {
+  MutexLock lock(&mu_);
+  while (*place < entries_.end()) {
+    const Entry& entry = entries_[(*place)++];
+    if (entry.on_disk()) return std::make_pair(KeyOf(entry), CopyOf(entry));
+  }
+  return std::nullopt;
+}
+
 void ObjectTable::SetDisk(const TenantObjectKey& key, const DiskCopy& copy, uint64_t ticket) {
   MutexLock lock(&mu_);
   const uint32_t index = Obtain(key);

@@ -102,6 +102,10 @@ class ObjectTable {
   std::optional<DiskCopy> DiskCopyOf(const TenantObjectKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<std::pair<TenantObjectKey, DiskCopy>> DiskCopiesOf(const ContextKey& key) const
       ABSL_LOCKS_EXCLUDED(mu_);
+  // The first copy on disk at or behind a place, which moves behind it; nullopt: no more. Begin with 0. What
+  // comes and goes meanwhile may be left out.
+  std::optional<std::pair<TenantObjectKey, DiskCopy>> NextOnDisk(uint32_t* place) const
+      ABSL_LOCKS_EXCLUDED(mu_);
   // The copy of what was published under `ticket`; at start, with ticket 0, for each copy that the disk
   // holds.
   void SetDisk(const TenantObjectKey& key, const DiskCopy& copy, uint64_t ticket) ABSL_LOCKS_EXCLUDED(mu_);

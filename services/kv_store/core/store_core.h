@@ -36,6 +36,7 @@
 #include "services/kv_store/core/object_table.h"
 #include "services/kv_store/core/record_table.h"
 #include "services/kv_store/core/row_slab_store.h"
+#include "services/kv_store/core/scrubber.h"
 #include "services/kv_store/core/slab_store.h"
 #include "services/kv_store/core/table_store.h"
 #include "services/kv_store/core/watched_slabs.h"
@@ -63,6 +64,7 @@ struct StoreOptions {
   std::map<std::string, TenantQuota> quotas;  // by tenant; others may take what there is
   const Clock* clock = SystemClock::Get();    // outlives the store
   WriteBehind::Options writer;
+  Scrubber::Options scrubber;  // off by default
 };
 
 class StoreCore final : public KvStore {
@@ -107,6 +109,9 @@ class StoreCore final : public KvStore {
   // Expires what is due, forgets old tombstones, writes down uses, reclaims space of deletions every 6 hours.
   // Runs by itself on the writer's thread.
   void Housekeep();
+  // Re-reads every copy on disk and drops those that are damaged. Runs by itself on the scrubber's thread.
+  void ScrubPass(const ScrubPace& pace);
+  ScrubCounts Scrubbed() const;
   // Writes what is queued and ends the writer. Later calls of the store still work; objects committed from
   // then on stay in memory only. Idempotent.
   void Stop();
@@ -135,6 +140,7 @@ class StoreCore final : public KvStore {
   std::unique_ptr<ArenaRegion> AllocateRegion(const KvLayout& layout);
   AcquireResult LoadFromDisk(const TenantObjectKey& key, const Digest& model_identity, const DiskCopy& copy);
   void Quarantine(const TenantObjectKey& key, uint64_t number, MissCause cause);
+  bool ScrubObject(const TenantObjectKey& key, const DiskCopy& copy, const ScrubPace& pace);
   // Publishes `object` the first time; after that, with what `published` says of it, only tries the disk
   // again.
   absl::Status CommitObject(const TenantObjectKey& key, const ObjectPtr& object,
@@ -179,6 +185,13 @@ class StoreCore final : public KvStore {
   // may still name them.
   std::map<uint64_t, TenantObjectKey> orphans_ ABSL_GUARDED_BY(orphans_mu_);
 
+  std::atomic<uint64_t> scrub_passes_{0};
+  std::atomic<uint64_t> scrub_objects_{0};
+  std::atomic<uint64_t> scrub_bytes_{0};
+  std::atomic<uint64_t> scrub_damaged_{0};
+  std::atomic<uint64_t> scrub_errors_{0};
+
+  std::unique_ptr<Scrubber> scrubber_;   // its thread uses all of the above, and so does the writer's
   std::unique_ptr<WriteBehind> writer_;  // last: its thread uses all of the above
 };
 

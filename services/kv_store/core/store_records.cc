@@ -53,6 +53,8 @@ absl::StatusOr<std::unique_ptr<StoreCore>> StoreCore::Open(std::unique_ptr<Table
   store->writer_ = std::make_unique<WriteBehind>(
       options.writer, [core](const WriteBehind::Item& item) { return core->WriteObject(item); },
       [core] { core->Housekeep(); });
+  store->scrubber_ =
+      std::make_unique<Scrubber>(options.scrubber, [core](const ScrubPace& pace) { core->ScrubPass(pace); });
   return store;
 }
 
@@ -305,6 +307,7 @@ void StoreCore::Housekeep() {
 }
 
 void StoreCore::Stop() {
+  if (scrubber_ != nullptr) scrubber_->Stop();
   if (writer_ == nullptr) return;
   writer_->Stop();
   PersistUses();
