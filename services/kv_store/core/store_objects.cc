@@ -109,8 +109,10 @@ std::unique_ptr<ArenaRegion> StoreCore::AllocateRegion(const KvLayout& layout) {
     const uint64_t batch =
         BytesToEvict(options_.watermarks, arena_->numbers().used_bytes, bytes, arena_->capacity_bytes());
     if (!objects_.EvictFromMemory(std::max(bytes, batch)).empty()) continue;
-    // What is left is leased, or on its way to disk and free to go after that.
-    if (!writer_->WaitForProgress()) return AllocateSlabs(arena_.get(), layout);
+    // What is left is leased, or on its way to disk and free to go after that; if nothing is on its way, the
+    // last of it may have arrived just now.
+    if (writer_->WaitForProgress()) continue;
+    if (objects_.EvictFromMemory(std::max(bytes, batch)).empty()) return AllocateSlabs(arena_.get(), layout);
   }
 }
 

@@ -100,6 +100,21 @@ TEST(StoreStressTest, ThreadsNeverSeeTornOrForeignBytes) {
   EXPECT_GT(hits.load(), 100);
 }
 
+// The end of a write may fall anywhere into a Reserve that needs the memory of what was written.
+TEST(StoreStressTest, ThereIsRoomAgainOnceWhatWasThereIsWritten) {
+  auto tables = std::make_unique<MemoryTableStore>(std::make_shared<MemoryDisk>());
+  ASSERT_OK_AND_ASSIGN(const auto store,
+                       StoreCore::Open(std::move(tables), {.memory_bytes = 4096, .writer = {}}));
+  const KvLayout layout = LayoutOf(kTokens);
+  for (uint64_t context = 0; context < 2; ++context) {
+    ASSERT_OK(store->CreateContext(ContextOf(context, kTokens)));
+  }
+  for (uint64_t put = 0; put < 20'000; ++put) {
+    ASSERT_OK(PutObject(store.get(), kTenant, {IdOf(put % 2), {}}, layout, put)) << "put " << put;
+    for (uint64_t wait = 0; wait < put % 8; ++wait) SlabOf(layout, 0, wait);
+  }
+}
+
 // A name belongs to one context, whoever asks first; the loser gets a clear answer.
 TEST(StoreStressTest, OneNameGoesToOneContext) {
   const auto store = MakeMemoryKvStore(1 << 20);
