@@ -276,13 +276,7 @@ void ObjectsModel::Commit(const State& state, int writer, const StepVisitor<Stat
     Emit({"commit again", writer}, next, visit);
     return;
   }
-  if (!lives) {
-    next.reservations[slot].phase = Phase::kPreempted;
-    next.writers[writer].over = 1;
-    Drop(reservation.region, &next);
-    Emit({"commit refused", writer}, next, visit);
-    return;
-  }
+  if (!lives) return;
   if (rules_.all_layers_before_commit && reservation.written != kAllLayers) return;
   Publish(reservation, &next);
   if (next.objects[key].build == reservation.build) next.committed |= Bit(reservation.build - 1);
@@ -526,12 +520,14 @@ void ObjectsModel::DiskSteps(const State& state, const StepVisitor<State>& visit
   }
   for (int k = 0; k < bounds_.keys; ++k) {
     if (state.entries[k].build == 0) continue;
-    State next = state;
-    DropEntry(k, &next);
-    Emit({"evict from disk", k}, next, visit);
+    if (bounds_.disk_evicts) {
+      State next = state;
+      DropEntry(k, &next);
+      Emit({"evict from disk", k}, next, visit);
+    }
     if (state.damages == bounds_.damages) continue;
     for (int l = 0; l < kLayers; ++l) {
-      next = state;
+      State next = state;
       ++next.damages;
       Place& place = next.places[state.entries[k].place];
       place.now[l] = place.safe[l] = kDamaged;

@@ -65,9 +65,10 @@ struct ObjectBounds {
   uint8_t deletes = 0;
   uint8_t creates = 0;
   uint8_t crashes = 0;
-  uint8_t damages = 0;      // of a layer on disk
-  bool drops = false;       // of an object, by a client
-  uint8_t places = 0;       // on disk, for one object each
+  uint8_t damages = 0;  // of a layer on disk
+  bool drops = false;   // of an object, by a client
+  uint8_t places = 0;   // on disk, for one object each
+  bool disk_evicts = true;
   bool slow_writes = true;  // a layer's bytes arrive in a step of their own
   bool slow_disk = true;    // steps of the write-behind and of a load are steps of the machine
 };
@@ -152,7 +153,7 @@ class ObjectsModel {
 
   // Steps of clients, and those that the node takes by itself. Names of the former: "create", "delete",
   // "drop" and a key; "reserve" by a writer under a key; "announce" by a writer a layer; "commit", "commit
-  // again", "commit refused", "preempt" of a writer; "acquire" by a reader under a key, "copy", "confirm",
+  // again", "preempt" of a writer; "acquire" by a reader under a key, "copy", "confirm",
   // "renew", "release".
   void ClientSteps(const State& state, const StepVisitor<State>& visit) const;
   void NodeSteps(const State& state, const StepVisitor<State>& visit) const;
