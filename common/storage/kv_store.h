@@ -107,7 +107,11 @@ struct StoreUsage {
   uint64_t objects_in_memory = 0;
   uint64_t memory_bytes = 0;
   uint64_t memory_capacity_bytes = 0;
-  uint64_t leased_objects = 0;  // objects with a holder outside the store
+  uint64_t memory_largest_hole_bytes =
+      0;                           // the largest piece that is free: less than all that is, if fragmented
+  uint64_t memory_held_bytes = 0;  // of objects that other processes read in place
+  uint64_t memory_quarantined_bytes = 0;  // of these, those that are deleted
+  uint64_t leased_objects = 0;            // objects with a holder outside the store
   uint64_t disk_bytes = 0;
   uint64_t reservations = 0;  // writers that are neither committed nor discarded
 };

@@ -164,6 +164,11 @@ void Node::State::CollectGauges() {
   metrics->GetGauge(MetricId::kStoreMemoryBytes).Set(static_cast<double>(store.memory_bytes));
   metrics->GetGauge(MetricId::kStoreMemoryCapacityBytes)
       .Set(static_cast<double>(store.memory_capacity_bytes));
+  metrics->GetGauge(MetricId::kStoreMemoryLargestHoleBytes)
+      .Set(static_cast<double>(store.memory_largest_hole_bytes));
+  metrics->GetGauge(MetricId::kStoreMemoryHeldBytes).Set(static_cast<double>(store.memory_held_bytes));
+  metrics->GetGauge(MetricId::kStoreMemoryQuarantinedBytes)
+      .Set(static_cast<double>(store.memory_quarantined_bytes));
   metrics->GetGauge(MetricId::kStoreLeasedObjects).Set(static_cast<double>(store.leased_objects));
   metrics->GetGauge(MetricId::kStoreDiskBytes).Set(static_cast<double>(store.disk_bytes));
   metrics->GetGauge(MetricId::kStoreReservations).Set(static_cast<double>(store.reservations));

@@ -254,12 +254,14 @@ TEST_F(StoreCoreTest, MemoryBudgetHoldsAndLeasedObjectsStay) {
 
 TEST_F(StoreCoreTest, AnObjectMayLieInTheGapsBetweenLeasedOnes) {
   Open(/*memory_bytes=*/8 * 4096, /*disk_bytes=*/16 << 20);
+  EXPECT_EQ(store_->Usage().memory_largest_hole_bytes, 8u * 4096);
   std::vector<std::shared_ptr<const KvObject>> leases;
   for (uint64_t seed = 0; seed < 8; ++seed) {  // one page each
     ASSERT_OK_AND_ASSIGN(auto object,
                          PutObject(store_.get(), kTenant, {Create(seed).id, {}}, LayoutOf(8), seed));
     if (seed % 3 == 0) leases.push_back(std::move(object));
   }
+  EXPECT_EQ(store_->Usage().memory_largest_hole_bytes, 0u);
   store_->DrainWrites();
   const KvLayout layout =
       LayoutOf(8, /*layers=*/5, /*kv_heads=*/2, /*head_dim=*/64);  // a page for each layer

@@ -116,7 +116,8 @@ TEST_F(StoreLeasesTest, WhatAClientHoldsIsNeitherEvictedNorUsedAgain) {
   EXPECT_EQ(CopyOf(client.get(), 1, layout), ContentOf(layout, 1));
 
   ASSERT_OK(store_->DeleteContext(kTenant, KeyOf(1).id));
-  EXPECT_EQ(store_->arena().numbers().quarantined_bytes, kPage);
+  EXPECT_EQ(store_->Usage().memory_quarantined_bytes, kPage);
+  EXPECT_EQ(store_->Usage().memory_held_bytes, kPage);
   EXPECT_EQ(CopyOf(client.get(), 1, layout), "");
   for (uint64_t context = 30; context < 60; ++context) Put(context, layout, context);
   EXPECT_TRUE(Holds(*held, 1)) << "its reader finishes";

@@ -499,6 +499,9 @@ StoreUsage StoreCore::Usage() {
   usage.objects_in_memory = counts.objects;
   usage.memory_bytes = arena.used_bytes;
   usage.memory_capacity_bytes = arena_->capacity_bytes();
+  usage.memory_largest_hole_bytes = arena.largest_hole_bytes;
+  usage.memory_held_bytes = arena.held_bytes;
+  usage.memory_quarantined_bytes = arena.quarantined_bytes;
   usage.leased_objects = counts.leased + (regions > accounted ? regions - accounted : 0);
   usage.disk_bytes = DiskPhysicalBytes();
   usage.reservations = reservations;
