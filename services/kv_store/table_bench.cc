@@ -173,9 +173,13 @@ double TimeThreads(uint64_t threads, const std::vector<CacheId>& keys, const Cal
   return sum;
 }
 
-void Shuffle(std::vector<CacheId>* keys) {
+// In random order, and side by side in memory: a caller has its key at hand.
+std::vector<CacheId> Shuffled(std::vector<CacheId> keys) {
   Rng rng(1);
-  for (uint64_t left = keys->size(); left > 1; --left) std::swap((*keys)[left - 1], (*keys)[rng.Below(left)]);
+  for (uint64_t left = keys.size(); left > 1; --left) std::swap(keys[left - 1], keys[rng.Below(left)]);
+  std::vector<CacheId> fresh;
+  for (const CacheId& key : keys) fresh.push_back(*CacheId::Parse(key.text()));
+  return fresh;
 }
 
 void MeasureLookups(uint64_t records, Report* report) {
@@ -199,8 +203,8 @@ void MeasureLookups(uint64_t records, Report* report) {
     if (seed % 97 != 0 || seed >= with_object) continue;
     EPIC_CHECK(Holds(*store->Acquire(kTenant, {all[seed], {}}, layout)->object, seed));
   }
-  Shuffle(&all);
-  Shuffle(&stored);
+  all = Shuffled(std::move(all));
+  stored = Shuffled(std::move(stored));
   const auto exists = [&](const CacheId& id) { return store->Exists(kTenant, {id, {}}); };
   const auto acquire = [&](const CacheId& id) {
     EPIC_CHECK(store->Acquire(kTenant, {id, {}}, layout)->object != nullptr);

@@ -11,8 +11,6 @@ namespace {
 constexpr size_t kRememberedCauses = 4096;
 constexpr uint64_t kCountedKeys = uint64_t{1} << 16;
 
-uint64_t FirstBytes(std::span<const uint8_t> bytes) { return LoadLittle<uint64_t>(std::as_bytes(bytes)); }
-
 // By somebody outside the table, in this process or in another one.
 bool IsHeld(const ObjectPtr& object) {
   return object != nullptr && (object.use_count() != 1 || object->region().IsHeld());
@@ -34,16 +32,16 @@ ObjectTable::ObjectTable(const Clock* clock, const ObjectTableOptions& options)
 
 // --- keys ---
 
-uint32_t ObjectTable::FirstOf(const ContextKey& key) const {
-  const uint32_t tenant = tenants_.Find(key.tenant);
+uint32_t ObjectTable::FirstOf(const ContextRef& context) const {
+  const uint32_t tenant = tenants_.Find(context.tenant);
   if (tenant == kNone) return kNone;
-  const auto first = contexts_.find(PackedContext{tenant, Pack(key.id)});
+  const auto first = contexts_.find(PackedContext{tenant, context.id});
   return first == contexts_.end() ? kNone : *first;
 }
 
-uint32_t ObjectTable::FindEntry(const TenantObjectKey& key) const {
-  uint32_t index = FirstOf(key.context);
-  while (index != kNone && variants_[entries_[index].variant] != key.variant) index = entries_[index].next;
+uint32_t ObjectTable::FindEntry(const ContextRef& context, const ObjectVariant& variant) const {
+  uint32_t index = FirstOf(context);
+  while (index != kNone && variants_[entries_[index].variant] != variant) index = entries_[index].next;
   return index;
 }
 
@@ -65,7 +63,8 @@ TenantObjectKey ObjectTable::KeyOf(const Entry& entry) const {
 uint64_t ObjectTable::FingerprintOf(const PackedId& id, const ObjectVariant& variant) {
   const uint64_t kinds = static_cast<uint64_t>(variant.prefix) << 16 |
                          static_cast<uint64_t>(variant.dtype) << 8 | static_cast<uint64_t>(variant.compute);
-  return Rng(FirstBytes(id.bytes) ^ Rng(FirstBytes(variant.prefix_tokens.bytes) ^ kinds).Next()).Next();
+  const auto prefix = LoadLittle<uint64_t>(AsBytes(variant.prefix_tokens.view()));
+  return Rng(id.first_bytes() ^ Rng(prefix ^ kinds).Next()).Next();
 }
 
 uint64_t ObjectTable::FingerprintOf(const Entry& entry) const {
@@ -87,7 +86,7 @@ PinState ObjectTable::PinOf(const Entry& entry) const {
 
 void ObjectTable::SetPin(const ContextKey& key, const PinState& pin) {
   MutexLock lock(&mu_);
-  for (uint32_t index = FirstOf(key); index != kNone; index = entries_[index].next) {
+  for (uint32_t index = FirstOf(RefOf(key)); index != kNone; index = entries_[index].next) {
     const Entry& entry = entries_[index];
     if (entry.memory_slot != kNoEntry) memory_.SetPin(entry.memory_slot, pin);
     if (entry.disk_slot != kNoEntry) disk_.SetPin(entry.disk_slot, pin);
@@ -161,14 +160,15 @@ void ObjectTable::Remember(uint64_t fingerprint, MissCause cause) {
 
 // --- readers and writers ---
 
-ObjectTable::Found ObjectTable::Find(const TenantObjectKey& key, const KvLayout& layout) {
+ObjectTable::Found ObjectTable::Find(const ContextRef& context, const ObjectVariant& variant,
+                                     const KvLayout& layout) {
   MutexLock lock(&mu_);
-  const uint64_t fingerprint = FingerprintOf(Pack(key.context.id), key.variant);
+  const uint64_t fingerprint = FingerprintOf(context.id, variant);
   frequencies_.Add(fingerprint);
-  uint32_t index = FindEntry(key);
+  uint32_t index = FindEntry(context, variant);
   while (index != kNone && entries_[index].memory == nullptr && entries_[index].loading) {
     loaded_.Wait(&mu_);
-    index = FindEntry(key);
+    index = FindEntry(context, variant);
   }
   Found found;
   if (index == kNone) {
@@ -253,7 +253,7 @@ std::optional<DiskCopy> ObjectTable::DiskCopyOf(const TenantObjectKey& key) cons
 std::vector<std::pair<TenantObjectKey, DiskCopy>> ObjectTable::DiskCopiesOf(const ContextKey& key) const {
   MutexLock lock(&mu_);
   std::vector<std::pair<TenantObjectKey, DiskCopy>> copies;
-  for (uint32_t index = FirstOf(key); index != kNone; index = entries_[index].next) {
+  for (uint32_t index = FirstOf(RefOf(key)); index != kNone; index = entries_[index].next) {
     const Entry& entry = entries_[index];
     if (entry.on_disk()) copies.emplace_back(KeyOf(entry), CopyOf(entry));
   }
@@ -304,7 +304,7 @@ void ObjectTable::Remove(const TenantObjectKey& key, MissCause cause) {
 void ObjectTable::RemoveContext(const ContextKey& key) {
   std::vector<ObjectPtr> removed;
   MutexLock lock(&mu_);
-  for (uint32_t index = FirstOf(key); index != kNone; index = FirstOf(key)) {
+  for (uint32_t index = FirstOf(RefOf(key)); index != kNone; index = FirstOf(RefOf(key))) {
     removed.push_back(ClearMemory(&entries_[index], Leaving::kOtherwise));
     Erase(index, MissCause::kDeleted);
   }
@@ -406,16 +406,17 @@ std::vector<std::pair<TenantObjectKey, EvictionStanding>> ObjectTable::PreviewEv
 
 // --- what there is ---
 
-bool ObjectTable::Contains(const TenantObjectKey& key) const {
+bool ObjectTable::Contains(const ContextRef& context, const ObjectVariant& variant) const {
   MutexLock lock(&mu_);
-  return FindEntry(key) != kNone;
+  return FindEntry(context, variant) != kNone;
 }
 
 void ObjectTable::Describe(ContextRecord* record) const {
   MutexLock lock(&mu_);
   record->variants.clear();
   record->bytes = 0;
-  for (uint32_t index = FirstOf({record->tenant, record->id}); index != kNone; index = entries_[index].next) {
+  for (uint32_t index = FirstOf({record->tenant, Pack(record->id)}); index != kNone;
+       index = entries_[index].next) {
     const Entry& entry = entries_[index];
     record->variants.push_back(variants_[entry.variant]);
     const KvLayout& layout = entry.memory != nullptr ? entry.memory->layout() : layouts_[entry.disk_layout];

@@ -80,7 +80,8 @@ class ObjectTable {
     MissCause cause = MissCause::kNeverStored;
   };
   // Counts a use. Waits while another thread loads the same object.
-  Found Find(const TenantObjectKey& key, const KvLayout& layout) ABSL_LOCKS_EXCLUDED(mu_);
+  Found Find(const ContextRef& context, const ObjectVariant& variant, const KvLayout& layout)
+      ABSL_LOCKS_EXCLUDED(mu_);
   // `object` is nullptr when the load failed. Publishes it if copy `number` is still the object's, and
   // returns what readers get from now on; nullptr: nothing.
   ObjectPtr FinishLoad(const TenantObjectKey& key, uint64_t number, const ObjectPtr& object)
@@ -132,7 +133,7 @@ class ObjectTable {
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Whether there is a copy in any tier. Counts no use.
-  bool Contains(const TenantObjectKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
+  bool Contains(const ContextRef& context, const ObjectVariant& variant) const ABSL_LOCKS_EXCLUDED(mu_);
   // Variants that exist in any tier and their bytes, for a record's answer.
   void Describe(ContextRecord* record) const ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t disk_bytes() const ABSL_LOCKS_EXCLUDED(mu_);
@@ -179,8 +180,12 @@ class ObjectTable {
     bool operator()(const PackedContext& a, uint32_t b) const { return (*this)(b, a); }
   };
 
-  uint32_t FirstOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  uint32_t FindEntry(const TenantObjectKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint32_t FirstOf(const ContextRef& context) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint32_t FindEntry(const ContextRef& context, const ObjectVariant& variant) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint32_t FindEntry(const TenantObjectKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return FindEntry(RefOf(key.context), key.variant);
+  }
   // The entry of a key, a new one if there is none.
   uint32_t Obtain(const TenantObjectKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   TenantObjectKey KeyOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

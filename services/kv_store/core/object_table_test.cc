@@ -27,7 +27,11 @@ class ObjectTableTest : public ::testing::TestWithParam<EvictionKind> {
   void PutOnDisk(const TenantObjectKey& key, uint64_t number) {
     table_.SetDisk(key, {.number = number, .bytes = kPage, .layout = LayoutOf(8)}, 0);
   }
-  MissCause Cause(const TenantObjectKey& key) { return table_.Find(key, LayoutOf(8)).cause; }
+  ObjectTable::Found Find(const TenantObjectKey& key) {
+    return table_.Find(RefOf(key.context), key.variant, LayoutOf(8));
+  }
+  bool Contains(const TenantObjectKey& key) const { return table_.Contains(RefOf(key.context), key.variant); }
+  MissCause Cause(const TenantObjectKey& key) { return Find(key).cause; }
   bool InMemory(const TenantObjectKey& key) const { return table_.Explain(key).memory.has_value(); }
   bool OnDisk(const TenantObjectKey& key) const { return table_.Explain(key).disk.has_value(); }
 
@@ -40,16 +44,16 @@ class ObjectTableTest : public ::testing::TestWithParam<EvictionKind> {
 
 TEST_P(ObjectTableTest, WhatIsHeldStaysAndWhatIsNotUsedGoes) {
   for (uint64_t seed = 0; seed < 10; ++seed) Put(Key(seed));
-  const ObjectPtr held = table_.Find(Key(0), LayoutOf(8)).object;
+  const ObjectPtr held = Find(Key(0)).object;
   ASSERT_NE(held, nullptr);
   EXPECT_TRUE(table_.Explain(Key(0)).held);
-  EXPECT_NE(table_.Find(Key(1), LayoutOf(8)).object, nullptr);
+  EXPECT_NE(Find(Key(1)).object, nullptr);
   const auto foreseen = table_.PreviewEviction(3 * kPage);
   ASSERT_EQ(foreseen.size(), 3u);
   EXPECT_EQ(table_.EvictFromMemory(3 * kPage).size(), 3u);
   for (uint64_t seed = 2; seed < 5; ++seed) {
     EXPECT_EQ(foreseen[seed - 2].first, Key(seed));
-    EXPECT_FALSE(table_.Contains(Key(seed))) << seed;
+    EXPECT_FALSE(Contains(Key(seed))) << seed;
     EXPECT_EQ(Cause(Key(seed)), MissCause::kEvicted);
   }
   EXPECT_EQ(table_.EvictFromMemory(100 * kPage).size(), 6u) << "all but the one that is held";
@@ -66,9 +70,9 @@ TEST_P(ObjectTableTest, PinsKeepAndAHardOneNeedsACopyOnDisk) {
   table_.SetPin(Key(1).context, {.pin = Pin::kHard, .until_ms = clock_.UnixMs() + 10});
   table_.SetPin(Key(2).context, {.pin = Pin::kSoft, .until_ms = {}});
   EXPECT_EQ(table_.EvictFromMemory(1).size(), 1u);
-  EXPECT_FALSE(table_.Contains(Key(3)));
+  EXPECT_FALSE(Contains(Key(3)));
   EXPECT_EQ(table_.EvictFromMemory(2 * kPage).size(), 1u) << "nothing else holds the hard-pinned one";
-  EXPECT_FALSE(table_.Contains(Key(2)));
+  EXPECT_FALSE(Contains(Key(2)));
   PutOnDisk(Key(1), 1);
   EXPECT_EQ(table_.PickDiskVictim(), std::nullopt);
   EXPECT_EQ(table_.EvictFromMemory(1).size(), 1u);
@@ -83,7 +87,7 @@ TEST_P(ObjectTableTest, APinStaysWithAnObjectThroughLoadsWritesAndOtherLayouts) 
   const PinState pin{.pin = Pin::kHard, .until_ms = clock_.UnixMs() + 1000};
   PutOnDisk(Key(1), 1);
   table_.SetPin(Key(1).context, pin);
-  ASSERT_TRUE(table_.Find(Key(1), LayoutOf(8)).disk.has_value());
+  ASSERT_TRUE(Find(Key(1)).disk.has_value());
   table_.FinishLoad(Key(1), 1, Object());
   EXPECT_EQ(table_.Explain(Key(1)).memory->pin, Pin::kHard) << "loaded";
   PutOnDisk(Key(1), 2);
@@ -100,11 +104,11 @@ TEST_P(ObjectTableTest, ATenantOverItsQuotaLosesItsOwnObjects) {
   for (uint64_t seed = 0; seed < 3; ++seed) Put(Key(seed, "small"));
   EXPECT_TRUE(table_.Explain(Key(0, "small")).memory->over_quota());
   EXPECT_EQ(table_.EvictOverQuota().size(), 1u);
-  EXPECT_FALSE(table_.Contains(Key(0, "small")));
+  EXPECT_FALSE(Contains(Key(0, "small")));
   EXPECT_TRUE(table_.EvictOverQuota().empty());
   EXPECT_EQ(table_.Explain(Key(1, "small")).memory->tenant_bytes, 2 * kPage);
 
-  const ObjectPtr held = table_.Find(Key(1, "small"), LayoutOf(8)).object;
+  const ObjectPtr held = Find(Key(1, "small")).object;
   const ObjectPtr new_one = Object();
   table_.Publish(Key(3, "small"), new_one);
   EXPECT_EQ(table_.EvictOverQuota().size(), 1u);
@@ -129,7 +133,7 @@ TEST_P(ObjectTableTest, QuotasHoldOnDiskToo) {
 TEST_P(ObjectTableTest, TheDiskKeepsWhatIsAskedForMoreOften) {
   PutOnDisk(Key(1), 1);
   for (int i = 0; i < 5; ++i) {
-    const auto found = table_.Find(Key(1), LayoutOf(8));
+    const auto found = Find(Key(1));
     ASSERT_TRUE(found.disk.has_value());
     table_.FinishLoad(Key(1), 1, nullptr);
   }
@@ -138,7 +142,7 @@ TEST_P(ObjectTableTest, TheDiskKeepsWhatIsAskedForMoreOften) {
   table_.SetPin(Key(2).context, {.pin = Pin::kSoft, .until_ms = {}});
   EXPECT_TRUE(table_.IsWorthDisk(Key(2)));
   table_.SetPin(Key(2).context, {});
-  for (int i = 0; i < 5; ++i) table_.Find(Key(2), LayoutOf(8));
+  for (int i = 0; i < 5; ++i) Find(Key(2));
   EXPECT_TRUE(table_.IsWorthDisk(Key(2)));
   EXPECT_FALSE(table_.IsWorthDisk(Key(3))) << "it is nowhere";
 }
@@ -155,23 +159,23 @@ TEST_P(ObjectTableTest, ObjectsOfAContextComeAndGoTogetherAndOneByOne) {
   EXPECT_EQ(record.variants, (std::vector{none.variant, bos.variant, system.variant}));
   EXPECT_EQ(record.bytes, 3 * LayoutOf(8).TotalBytes());
   table_.Remove(bos, MissCause::kDeleted);
-  EXPECT_FALSE(table_.Contains(bos));
-  EXPECT_TRUE(table_.Contains(none));
-  EXPECT_TRUE(table_.Contains(system));
+  EXPECT_FALSE(Contains(bos));
+  EXPECT_TRUE(Contains(none));
+  EXPECT_TRUE(Contains(system));
   Put(bos);
   table_.Remove(none, MissCause::kChecksum);
   EXPECT_EQ(Cause(none), MissCause::kChecksum);
-  EXPECT_TRUE(table_.Contains(bos));
-  EXPECT_TRUE(table_.Contains(system));
+  EXPECT_TRUE(Contains(bos));
+  EXPECT_TRUE(Contains(system));
   table_.RemoveContext(none.context);
   for (const auto& key : {bos, system}) EXPECT_EQ(Cause(key), MissCause::kDeleted);
-  EXPECT_TRUE(table_.Contains(Key(2)));
+  EXPECT_TRUE(Contains(Key(2)));
   EXPECT_EQ(arena_->numbers().regions, 1u);
 }
 
 TEST_P(ObjectTableTest, AnotherLayoutReplacesAndACopyOfAnotherCompileIsNotTaken) {
   PutOnDisk(Key(1), 7);
-  const auto found = table_.Find(Key(1), LayoutOf(8));
+  const auto found = Find(Key(1));
   ASSERT_TRUE(found.disk.has_value());
   EXPECT_EQ(found.disk->number, 7u);
   PutOnDisk(Key(1), 8);

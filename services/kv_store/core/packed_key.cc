@@ -14,7 +14,13 @@ constexpr size_t kGroups = 4;  // of 8 characters, 5 bits each, and of 5 bytes
 // Characters of base32 by their place in ASCII, so that packed IDs have the order of the text.
 constexpr std::string_view kInOrder = "234567abcdefghijklmnopqrstuvwxyz";
 
-constexpr uint64_t RankOf(char c) { return static_cast<uint64_t>(c <= '7' ? c - '2' : c - 'a' + 6); }
+constexpr std::array<uint8_t, 256> kRankOf = [] {
+  std::array<uint8_t, 256> ranks{};
+  for (size_t rank = 0; rank < kInOrder.size(); ++rank) {
+    ranks[static_cast<uint8_t>(kInOrder[rank])] = static_cast<uint8_t>(rank);
+  }
+  return ranks;
+}();
 
 }  // namespace
 
@@ -25,7 +31,7 @@ PackedId Pack(const CacheId& id) {
   EPIC_CHECK(text.size() == 8 * kGroups);
   for (size_t group = 0; group < kGroups; ++group) {
     uint64_t bits = 0;
-    for (const char c : text.substr(8 * group, 8)) bits = bits << 5 | RankOf(c);
+    for (const char c : text.substr(8 * group, 8)) bits = bits << 5 | kRankOf[static_cast<uint8_t>(c)];
     for (size_t i = 0; i < 5; ++i) packed.bytes[5 * group + i] = static_cast<uint8_t>(bits >> (32 - 8 * i));
   }
   return packed;

@@ -6,9 +6,12 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "common/storage/cache_id.h"
+#include "services/kv_store/core/rows.h"
 
 namespace epic::kv_store {
 
@@ -16,9 +19,10 @@ namespace epic::kv_store {
 struct PackedId {
   std::array<uint8_t, 20> bytes{};
   auto operator<=>(const PackedId&) const = default;
-  template <typename H>
-  friend H AbslHashValue(H h, const PackedId& id) {
-    return H::combine(std::move(h), id.bytes);
+  uint64_t first_bytes() const {
+    uint64_t value = 0;
+    std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
   }
 };
 
@@ -29,11 +33,20 @@ struct PackedContext {
   uint32_t tenant = 0;
   PackedId id;
   auto operator<=>(const PackedContext&) const = default;
+  // IDs are cut from SHA-256: a few of their bytes are as good as all.
   template <typename H>
   friend H AbslHashValue(H h, const PackedContext& context) {
-    return H::combine(std::move(h), context.tenant, context.id);
+    return H::combine(std::move(h), context.tenant, context.id.first_bytes());
   }
 };
+
+// How a lookup names a context: packed once, for every table it goes to.
+struct ContextRef {
+  std::string_view tenant;
+  PackedId id;
+};
+// `key` outlives what is returned.
+inline ContextRef RefOf(const ContextKey& key) { return {key.tenant, Pack(key.id)}; }
 
 }  // namespace epic::kv_store
 

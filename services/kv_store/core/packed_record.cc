@@ -94,7 +94,7 @@ PackedRecord RecordPacker::Pack(const ContextRecord& record) {
   packed.created_at_ms = record.created_at_ms;
   packed.compile_ms = record.compile_ms;
   packed.ttl_seconds = record.ttl_seconds.value_or(0);
-  packed.expires_at_ms = record.expires_at_ms.value_or(0);
+  packed.expires_at_ms = record.expires_at_ms.value_or(PackedRecord::kNever);
   packed.pin_until_ms = record.pin_until_ms.value_or(0);
   packed.last_used_at_ms = record.last_used_at_ms;
   packed.hits = record.hits;
@@ -110,7 +110,6 @@ PackedRecord RecordPacker::Pack(const ContextRecord& record) {
   packed.pin = record.pin;
   packed.hidden = record.hidden;
   packed.has_ttl = record.ttl_seconds.has_value();
-  packed.expires = record.expires_at_ms.has_value();
   packed.pin_ends = record.pin_until_ms.has_value();
   return packed;
 }
@@ -137,7 +136,7 @@ ContextRecord RecordPacker::Unpack(const PackedRecord& packed) const {
   record.compile_ms = packed.compile_ms;
   record.error = packed.error();
   record.ttl_seconds = OptionalOf(packed.has_ttl, packed.ttl_seconds);
-  record.expires_at_ms = OptionalOf(packed.expires, packed.expires_at_ms);
+  record.expires_at_ms = OptionalOf(packed.expires(), packed.expires_at_ms);
   record.pin = packed.pin;
   record.pin_until_ms = OptionalOf(packed.pin_ends, packed.pin_until_ms);
   record.tags = packed.tags();

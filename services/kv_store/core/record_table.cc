@@ -50,7 +50,7 @@ RecordTable::RecordTable(const Clock* clock)
       expiries_(ExpiryLess{&records_}) {}
 
 bool RecordTable::IsExpired(const PackedRecord& record) const {
-  return record.expires && record.expires_at_ms <= clock_->UnixMs();
+  return record.expires() && record.expires_at_ms <= clock_->UnixMs();
 }
 
 HybridTime RecordTable::NextTime() {
@@ -67,25 +67,25 @@ HybridTime RecordTable::NextTime() {
 
 void RecordTable::Observe(const HybridTime& time) { last_time_ = std::max(last_time_, time); }
 
-std::optional<PackedContext> RecordTable::PackedOf(const ContextKey& key) const {
-  const uint32_t tenant = packer_.TenantOf(key.tenant);
+std::optional<PackedContext> RecordTable::PackedOf(const ContextRef& context) const {
+  const uint32_t tenant = packer_.TenantOf(context.tenant);
   if (tenant == kNone) return std::nullopt;
-  return PackedContext{tenant, Pack(key.id)};
+  return PackedContext{tenant, context.id};
 }
 
 ContextKey RecordTable::KeyOf(const PackedContext& key) const {
   return {packer_.TenantAt(key.tenant), Unpack(key.id)};
 }
 
-uint32_t RecordTable::IndexOf(const ContextKey& key) const {
-  const auto packed = PackedOf(key);
+uint32_t RecordTable::IndexOf(const ContextRef& context) const {
+  const auto packed = PackedOf(context);
   if (!packed.has_value()) return kNone;
   const auto record = keys_.find(*packed);
   return record == keys_.end() ? kNone : *record;
 }
 
-const Tombstone* RecordTable::TombstoneOf(const ContextKey& key) const {
-  const auto packed = PackedOf(key);
+const Tombstone* RecordTable::TombstoneOf(const ContextRef& context) const {
+  const auto packed = PackedOf(context);
   if (!packed.has_value()) return nullptr;
   const auto tombstone = tombstones_.find(*packed);
   return tombstone == tombstones_.end() ? nullptr : &tombstone->second;
@@ -108,7 +108,7 @@ uint32_t RecordTable::Insert(const ContextRecord& record) {
     }
   }
   order_.insert(index);
-  if (packed.expires) expiries_.insert(index);
+  if (packed.expires()) expiries_.insert(index);
   if (!packed.hidden) ++visible_;
   if (touched) {
     packed.touched = true;
@@ -125,7 +125,7 @@ void RecordTable::Erase(uint32_t index) {
     if (holder != names_.end() && *holder == index) names_.erase(holder);
   }
   order_.erase(index);
-  if (record.expires) expiries_.erase(index);
+  if (record.expires()) expiries_.erase(index);
   if (!record.hidden) --visible_;
   packer_.Release(record);
   records_.Erase(index);
@@ -139,7 +139,7 @@ void RecordTable::InsertTombstone(const ContextKey& key, const Tombstone& tombst
 }
 
 void RecordTable::EraseTombstone(const ContextKey& key) {
-  const auto packed = PackedOf(key);
+  const auto packed = PackedOf(RefOf(key));
   if (!packed.has_value()) return;
   const auto tombstone = tombstones_.find(*packed);
   if (tombstone == tombstones_.end()) return;
@@ -210,13 +210,13 @@ absl::StatusOr<uint32_t> RecordTable::Find(const ContextKey& key) const {
                "id");
 }
 
-RecordTable::Sight RecordTable::Look(const ContextKey& key) const {
+RecordTable::Sight RecordTable::Look(const ContextRef& context) const {
   MutexLock lock(&mu_);
-  const uint32_t index = IndexOf(key);
+  const uint32_t index = IndexOf(context);
   if (index != kNone && !IsExpired(records_[index])) {
     return {.life = Life::kLive, .model_identity = packer_.IdentityAt(records_[index].identity)};
   }
-  const bool known = index != kNone || TombstoneOf(key) != nullptr;
+  const bool known = index != kNone || TombstoneOf(context) != nullptr;
   return {.life = known ? Life::kGone : Life::kNever, .model_identity = {}};
 }
 
@@ -235,7 +235,7 @@ absl::StatusOr<ContextRecord> RecordTable::FindByName(std::string_view tenant, c
 }
 
 absl::StatusOr<RecordTable::Place> RecordTable::PlaceOf(const ContextKey& key) const {
-  const auto packed = PackedOf(key);
+  const auto packed = PackedOf(RefOf(key));
   if (const uint32_t index = IndexOf(key); index != kNone) return PlaceOf(records_[index]);
   const Tombstone* tombstone = TombstoneOf(key);
   if (tombstone == nullptr || !tombstone->created_at_ms.has_value()) {

@@ -62,7 +62,7 @@ class RecordTable {
     Life life = Life::kNever;
     Digest model_identity;  // of a live one
   };
-  Sight Look(const ContextKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
+  Sight Look(const ContextRef& context) const ABSL_LOCKS_EXCLUDED(mu_);
   absl::StatusOr<ContextRecord> FindByName(std::string_view tenant, const Digest& model_identity,
                                            std::string_view name) const ABSL_LOCKS_EXCLUDED(mu_);
   // Hidden and expired records are left out. A removed context keeps its place for `after` as long as its
@@ -163,11 +163,17 @@ class RecordTable {
   bool IsExpired(const PackedRecord& record) const;
   HybridTime NextTime() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Observe(const HybridTime& time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::optional<PackedContext> PackedOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::optional<PackedContext> PackedOf(const ContextRef& context) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   ContextKey KeyOf(const PackedContext& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The number of a record, live or expired; kNone.
-  uint32_t IndexOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  const Tombstone* TombstoneOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint32_t IndexOf(const ContextRef& context) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint32_t IndexOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return IndexOf(RefOf(key));
+  }
+  const Tombstone* TombstoneOf(const ContextRef& context) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  const Tombstone* TombstoneOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return TombstoneOf(RefOf(key));
+  }
   // The number of a live record. Errors: as Get.
   absl::StatusOr<uint32_t> Find(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Who has a name by its record; kNone.

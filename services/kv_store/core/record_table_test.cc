@@ -327,14 +327,14 @@ TEST_F(RecordTableTest, LookSaysWhetherAContextIsLiveOrWas) {
   NewContext context = ContextOf(1);
   context.model_identity.bytes[3] = 9;
   context.ttl_seconds = 10;
-  EXPECT_EQ(table_.Look(KeyOf(context)).life, RecordTable::Life::kNever);
+  EXPECT_EQ(table_.Look(RefOf(KeyOf(context))).life, RecordTable::Life::kNever);
   ASSERT_OK(Create(context));
-  EXPECT_EQ(table_.Look(KeyOf(context)).life, RecordTable::Life::kLive);
-  EXPECT_EQ(table_.Look(KeyOf(context)).model_identity, context.model_identity);
+  EXPECT_EQ(table_.Look(RefOf(KeyOf(context))).life, RecordTable::Life::kLive);
+  EXPECT_EQ(table_.Look(RefOf(KeyOf(context))).model_identity, context.model_identity);
   clock_.AdvanceMs(10'000);
-  EXPECT_EQ(table_.Look(KeyOf(context)).life, RecordTable::Life::kGone);
+  EXPECT_EQ(table_.Look(RefOf(KeyOf(context))).life, RecordTable::Life::kGone);
   Remove(KeyOf(context), RemovalCause::kExpired);
-  EXPECT_EQ(table_.Look(KeyOf(context)).life, RecordTable::Life::kGone);
+  EXPECT_EQ(table_.Look(RefOf(KeyOf(context))).life, RecordTable::Life::kGone);
 }
 
 TEST_F(RecordTableTest, VisibleCreateOfAHiddenContextShowsIt) {

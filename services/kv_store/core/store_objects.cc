@@ -157,20 +157,15 @@ absl::Status StoreCore::CommitObject(const TenantObjectKey& key, const ObjectPtr
 absl::StatusOr<AcquireResult> StoreCore::Acquire(std::string_view tenant, const ObjectKey& key,
                                                  const KvLayout& layout) {
   EPIC_RETURN_IF_ERROR(CheckObjectKey(key, layout));
-  const TenantObjectKey object{{std::string(tenant), key.id}, key.variant};
-  const RecordTable::Sight record = records_.Look(object.context);
+  const ContextRef context{tenant, Pack(key.id)};
+  const RecordTable::Sight record = records_.Look(context);
   if (record.life != RecordTable::Life::kLive) {
     const bool never = record.life == RecordTable::Life::kNever;
     return AcquireResult{.object = nullptr, .cause = never ? MissCause::kNeverStored : MissCause::kDeleted};
   }
-  ObjectTable::Found found = objects_.Find(object, layout);
-  if (found.disk.has_value()) return LoadFromDisk(object, record.model_identity, *found.disk);
-  return AcquireResult{.object = std::move(found.object), .cause = found.cause};
-}
-
-uint64_t StoreCore::GenerationInMemory(std::string_view tenant, const ObjectKey& key) {
-  const ObjectPtr object = objects_.InMemory({{std::string(tenant), key.id}, key.variant});
-  return object == nullptr ? 0 : object->region().generation();
+  ObjectTable::Found found = objects_.Find(context, key.variant, layout);
+  if (!found.disk.has_value()) return AcquireResult{.object = std::move(found.object), .cause = found.cause};
+  return LoadFromDisk({{std::string(tenant), key.id}, key.variant}, record.model_identity, *found.disk);
 }
 
 AcquireResult StoreCore::LoadFromDisk(const TenantObjectKey& key, const Digest& model_identity,
@@ -219,8 +214,8 @@ absl::Status StoreCore::RemoveDiskCopy(const TenantObjectKey& key, uint64_t numb
 }
 
 bool StoreCore::Exists(std::string_view tenant, const ObjectKey& key) const {
-  const TenantObjectKey object{{std::string(tenant), key.id}, key.variant};
-  return records_.Look(object.context).life == RecordTable::Life::kLive && objects_.Contains(object);
+  const ContextRef context{tenant, Pack(key.id)};
+  return records_.Look(context).life == RecordTable::Life::kLive && objects_.Contains(context, key.variant);
 }
 
 ObjectStanding StoreCore::Explain(std::string_view tenant, const ObjectKey& key) const {
