@@ -17,10 +17,13 @@ namespace {
 // The share of the disk that is left to tables, in hundredths; the same as that of the store's own limit.
 constexpr uint64_t kReservePercent = 10;
 constexpr uint64_t kMinGrowBytes = uint64_t{1} << 20;
+constexpr uint64_t kFiles = 64;
+constexpr uint64_t kMaxFileBytes = uint64_t{4} << 40;
 
 SlabStoreMaker ExtentsIn(const std::string& folder, uint64_t disk_bytes_max) {
   ExtentOptions options{.folder = folder, .max_bytes = disk_bytes_max / 100 * (100 - kReservePercent)};
-  // A small share of the disk is taken in small steps.
+  // A small share of the disk is taken in small steps, a large one in not too many files.
+  options.file_bytes = std::clamp(options.max_bytes / kFiles, options.file_bytes, kMaxFileBytes);
   options.grow_bytes = std::clamp(options.max_bytes / 64, kMinGrowBytes, options.grow_bytes);
   return [options](std::function<absl::Status()> sync_index) -> absl::StatusOr<std::unique_ptr<SlabStore>> {
     return ExtentSlabStore::Open(MakePosixFileSystem(), options, std::move(sync_index));

@@ -1,13 +1,19 @@
-// The golden files of this folder's formats: read as what they are, and written again to the byte.
+// The golden files of this folder's formats: read as what they are, and written again to the byte; and a
+// directory of an earlier version, read.
+#include <filesystem>
 #include <string>
 
 #include <gtest/gtest.h>
 
+#include "common/base/clock.h"
+#include "common/status/error.h"
 #include "common/storage/object_codec.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
 #include "services/kv_store/core/rows.h"
+#include "services/kv_store/embedded_store.h"
 #include "services/kv_store/extents/extent_header.h"
+#include "services/kv_store/testing/store_fixtures.h"
 
 namespace epic::kv_store {
 namespace {
@@ -52,6 +58,35 @@ TEST(FormatGoldenTest, AnEntryOfALaterVersionIsRefusedByName) {
   std::string later = Golden("services/kv_store/golden/object_entry.v2.bin");
   later[4] = 3;
   EXPECT_THAT(DecodeObjectEntry(AsBytes(later)), epic::testing::StatusIs(absl::StatusCode::kUnimplemented));
+}
+
+// A whole directory as the last version without extents wrote it: contexts "name1" and "name2" of 20 tokens
+// with an object each, the first small and the second in a blob file, and a third context, deleted.
+TEST(FormatGoldenTest, ADirectoryOfBeforeExtentsOpensAndReads) {
+  const epic::testing::TempDir dir;
+  const std::string data = dir.path() + "/data";
+  std::filesystem::copy(epic::testing::SourceDir() + "/services/kv_store/golden/directory_of_blob_files",
+                        data, std::filesystem::copy_options::recursive);
+  const auto id = [](uint64_t seed) { return CacheId::Of("default", {}, TokensOf(seed, 20)); };
+  const KvLayout layouts[] = {LayoutOf(20, 2, 1, 16), LayoutOf(20, 1, 2, 208)};
+  const ManualClock clock;  // the directory's tombstone is of its first moment
+  for (int life = 0; life < 2; ++life) {
+    ASSERT_OK_AND_ASSIGN(
+        const auto store,
+        EmbeddedStore::Open(
+            {.dir = data, .store = {.disk_bytes_max = 64 << 20, .clock = &clock, .writer = {}}}));
+    for (const uint64_t seed : {1, 2}) {
+      ASSERT_OK_AND_ASSIGN(const ContextRecord record, store->GetContext("default", id(seed)));
+      EXPECT_EQ(record.name, "name" + std::to_string(seed));
+      ASSERT_OK_AND_ASSIGN(const auto tokens, store->GetTokens("default", id(seed)));
+      EXPECT_EQ(tokens, TokensOf(seed, 20));
+      ASSERT_OK_AND_ASSIGN(const AcquireResult hit,
+                           store->Acquire("default", {id(seed), {}}, layouts[seed - 1]));
+      ASSERT_NE(hit.object, nullptr) << seed;
+      EXPECT_TRUE(Holds(*hit.object, seed)) << seed;
+    }
+    EXPECT_EQ(CodeOf(store->GetContext("default", id(3)).status()), ErrorCode::kContextDeleted);
+  }
 }
 
 }  // namespace
