@@ -46,11 +46,14 @@ absl::StatusOr<UniqueFd> NewSocket(const std::string& path) {
   return fd;
 }
 
-// A file that is left of a process that ended.
-bool RemoveIfStale(const std::string& path) {
+// A file that is left of a process that ended: nobody listens, which is not the same as that we cannot
+// connect.
+bool RemoveIfStale(const std::string& path, const sockaddr_un& address) {
   struct stat info = {};
   if (lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return false;
-  return !ConnectTo(path).ok() && unlink(path.c_str()) == 0;
+  const auto socket = NewSocket(path);
+  if (!socket.ok() || connect(socket->get(), AsSockaddr(address), sizeof(address)) == 0) return false;
+  return errno == ECONNREFUSED && unlink(path.c_str()) == 0;
 }
 
 }  // namespace
@@ -67,7 +70,8 @@ absl::StatusOr<UniqueFd> ListenOn(const std::string& path) {
   if (fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0) return SystemError("protect", path);
   int bound = bind(fd.get(), AsSockaddr(address), sizeof(address));
   if (bound != 0 && errno == EADDRINUSE) {
-    if (!RemoveIfStale(path)) return absl::AlreadyExistsError(ToAbsl("something else is at " + path));
+    if (!RemoveIfStale(path, address))
+      return absl::AlreadyExistsError(ToAbsl("something else is at " + path));
     bound = bind(fd.get(), AsSockaddr(address), sizeof(address));
   }
   if (bound != 0) return SystemError("bind", path);
