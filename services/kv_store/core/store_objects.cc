@@ -168,6 +168,11 @@ absl::StatusOr<AcquireResult> StoreCore::Acquire(std::string_view tenant, const 
   return LoadFromDisk({{std::string(tenant), key.id}, key.variant}, record.model_identity, *found.disk);
 }
 
+uint64_t StoreCore::GenerationInMemory(std::string_view tenant, const ObjectKey& key) {
+  const ObjectPtr object = objects_.InMemory({{std::string(tenant), key.id}, key.variant});
+  return object == nullptr ? 0 : object->region().generation();
+}
+
 AcquireResult StoreCore::LoadFromDisk(const TenantObjectKey& key, const Digest& model_identity,
                                       const DiskCopy& copy) {
   auto region = AllocateRegion(copy.layout);
