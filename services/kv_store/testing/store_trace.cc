@@ -10,6 +10,7 @@
 
 #include "common/status/error.h"
 #include "common/testing/status_matchers.h"
+#include "services/kv_store/extents/extent_slab_store.h"
 #include "services/kv_store/testing/store_fixtures.h"
 
 namespace epic::kv_store {
@@ -20,6 +21,7 @@ constexpr int kMostBuilds = 8;
 constexpr uint32_t kTokens = 8;
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kShortDiskBytes = 2500;
+constexpr uint64_t kShortExtentBytes = 5 * kPage;
 const char* const kTenant = "default";
 
 KvLayout Layout() { return LayoutOf(kTokens, ObjectsModel::kLayers); }
@@ -36,7 +38,8 @@ StoreTrace::StoreTrace(uint64_t seed, TraceCounts* counts)
       counts_(counts),
       rng_(seed),
       tracker_(/*disk_evicts=*/seed % 2 != 0),
-      faults_(std::make_shared<Faults>(seed + 1)) {
+      faults_(std::make_shared<Faults>(seed + 1)),
+      files_(seed % 3 == 0 ? std::make_shared<FaultyFileSystem>(seed + 2) : nullptr) {
   Open();
   for (int key = 0; key < ObjectsModel::kKeys; ++key) {
     EXPECT_OK(store_->CreateContext(ContextOf(static_cast<uint64_t>(key), kTokens, kTenant)));
@@ -54,13 +57,29 @@ void StoreTrace::Run(int moves) {
               tracker_.before().c_str());
 }
 
+SlabStoreMaker StoreTrace::MakeSlabs() const {
+  if (files_ == nullptr) return nullptr;
+  return [files = files_](std::function<absl::Status()> sync) -> absl::StatusOr<std::unique_ptr<SlabStore>> {
+    return ExtentSlabStore::Open(files,
+                                 {.folder = "/slabs",
+                                  .max_bytes = 27 * kPage,
+                                  .file_bytes = 16 * kPage,
+                                  .grow_bytes = kPage,
+                                  .piece_bytes = kPage},
+                                 std::move(sync));
+  };
+}
+
 void StoreTrace::Open() {
   faults_->Set({});
+  const uint64_t short_bytes = files_ == nullptr ? kShortDiskBytes : kShortExtentBytes;
+  const bool small = files_ == nullptr && seed_ / 2 % 2 == 0;
   auto store =
       StoreCore::Open(std::make_unique<FaultyTableStore>(std::make_unique<MemoryTableStore>(disk_), faults_),
                       {.memory_bytes = ObjectsModel::kRegions * kPage,
-                       .disk_bytes_max = seed_ % 2 == 0 ? uint64_t{1} << 30 : kShortDiskBytes,
-                       .small_object_bytes = seed_ / 2 % 2 == 0 ? uint64_t{1} << 20 : 0,
+                       .disk_bytes_max = seed_ % 2 == 0 ? uint64_t{1} << 30 : short_bytes,
+                       .make_slabs = MakeSlabs(),
+                       .small_object_bytes = small ? uint64_t{1} << 20 : 0,
                        .eviction = seed_ / 4 % 2 == 0 ? EvictionKind::kS3Fifo : EvictionKind::kLru,
                        .clock = &clock_,
                        .writer = {}});
@@ -74,6 +93,8 @@ void StoreTrace::Move() {
   const int key = static_cast<int>(rng_.Below(ObjectsModel::kKeys));
   const int writer = static_cast<int>(rng_.Below(ObjectsModel::kWriters));
   const int reader = static_cast<int>(rng_.Below(ObjectsModel::kReaders));
+  // While the disk stands still contexts come and go, and mostly nobody asks for what would have to wait.
+  if (stalled_ && rng_.Below(3) == 0) return IsLive(key) ? Delete(key) : Create(key);
   const uint64_t move = rng_.Below(40);
   const Writing& writing = writers_[writer];
   const bool committed = writing.committed_at.has_value();
@@ -109,11 +130,34 @@ void StoreTrace::Move() {
     if (rng_.Below(2) == 0) Discard(writer);
   } else if (move == 37) {
     if (rng_.Below(2) == 0) Restart(rng_.Below(3) != 0);
-  } else {
+  } else if (move == 38 && files_ != nullptr) {
+    Stall();
+  } else if (MayWait()) {
     Say("drain");
     store_->DrainWrites();
   }
   CheckUse();
+}
+
+// Whoever waits for the disk from now on waits until Resume().
+void StoreTrace::Stall() {
+  Say("the disk stands still");
+  ++counts_->stalls;
+  files_->SetGate(false);
+  stalled_ = true;
+}
+
+void StoreTrace::Resume() {
+  if (!stalled_) return;
+  Say("the disk goes on");
+  files_->SetGate(true);
+  stalled_ = false;
+}
+
+bool StoreTrace::MayWait() {
+  if (stalled_ && rng_.Below(4) != 0) return false;
+  Resume();
+  return true;
 }
 
 void StoreTrace::Expect(bool possible, const std::string& answer) {
@@ -216,7 +260,7 @@ void StoreTrace::Drop(int key) {
 // --- writers
 
 void StoreTrace::Reserve(int writer, int key) {
-  if (key_of_.size() == kMostBuilds) return;
+  if (key_of_.size() == kMostBuilds || !MayWait()) return;
   if (key_of_.empty()) writer = 0;  // in the model the first writer is the first to write
   Say(Numbered("reserve", writer, key));
   if (writers_[writer].writer != nullptr) Say("  and forget what was committed before");
@@ -299,6 +343,7 @@ void StoreTrace::Discard(int writer) {
 // --- readers
 
 void StoreTrace::Acquire(int reader, int key) {
+  if (!MayWait()) return;
   Say(Numbered("acquire", reader, key));
   const auto result = store_->Acquire(kTenant, KeyOf(key), Layout());
   ASSERT_OK(result);
@@ -321,6 +366,7 @@ void StoreTrace::Acquire(int reader, int key) {
 }
 
 void StoreTrace::Hold(int reader, int key) {
+  if (!MayWait()) return;
   Say(Numbered("hold", reader, key));
   auto lease = leases_->Find({.zero_copy = true, .tenant = kTenant, .key = KeyOf(key), .layout = Layout()});
   if (lease.answer.outcome != shm::LeaseOutcome::kLeased) {
@@ -351,6 +397,7 @@ void StoreTrace::Release(int reader) {
 // The next step of the one copy that is under way, from whatever is in the memory by now.
 void StoreTrace::Copy(int key) {
   if (!copying_.has_value()) {
+    if (!MayWait()) return;
     Say(Numbered("begin to copy", key));
     const auto lease = leases_->Find({.tenant = kTenant, .key = KeyOf(key), .layout = Layout()});
     if (lease.answer.outcome != shm::LeaseOutcome::kLeased) return;
@@ -374,6 +421,7 @@ void StoreTrace::Copy(int key) {
 // --- the store
 
 void StoreTrace::Restart(bool crash) {
+  Resume();
   Say(crash ? "crash" : "restart");
   ++counts_->crashes;
   if (crash) faults_->Set({.write_error = 100});  // the moment of the crash: nothing more gets through
@@ -381,11 +429,13 @@ void StoreTrace::Restart(bool crash) {
   // Leases of the hand-over end with their connection.
   copying_.reset();
   leases_.reset();
+  if (crash && files_ != nullptr) files_->CutPowerAfter(rng_.Below(8));
   store_.reset();
   for (Reading& reading : readers_) {
     if (reading.build != 0) outlived_.push_back(std::exchange(reading, {}));
   }
   if (crash) disk_->Crash(&rng_);
+  if (crash && files_ != nullptr) files_->Crash(&rng_);
   Open();
   builds_before_restart_ = static_cast<uint8_t>(key_of_.size());
   Expect(tracker_.Restarted(crash), "opened");
@@ -400,6 +450,7 @@ void StoreTrace::CheckUse() {
 
 // Nobody writes and nobody reads: what is used of the memory is what can be found.
 void StoreTrace::CheckAtRest() {
+  Resume();
   for (int writer = 0; writer < ObjectsModel::kWriters; ++writer) Discard(writer);
   for (int reader = 0; reader < ObjectsModel::kReaders; ++reader) {
     if (!Idle(reader)) Release(reader);
@@ -426,16 +477,16 @@ void RunTraces(uint64_t first, uint64_t count) {
   std::printf(
       "seeds %llu..%llu: %llu moves, %llu commits, %llu second builds, %llu repeated, %llu late; %llu hits, "
       "%llu of before a restart, %llu misses, %llu deletions of what was held; %llu copies confirmed, %llu "
-      "not; %llu restarts; at most %llu states\n",
+      "not; %llu restarts, %llu stalls; at most %llu states\n",
       number(first), number(seed - 1), number(counts.moves), number(counts.commits),
       number(counts.second_builds), number(counts.repeated_commits), number(counts.late_commits),
       number(counts.hits), number(counts.hits_after_restart), number(counts.misses),
       number(counts.held_deletes), number(counts.confirmed), number(counts.denied), number(counts.crashes),
-      number(counts.most_states));
+      number(counts.stalls), number(counts.most_states));
   if (one != 0) return;
-  for (const uint64_t seen :
-       {counts.commits, counts.second_builds, counts.repeated_commits, counts.late_commits,
-        counts.hits_after_restart, counts.misses, counts.held_deletes, counts.confirmed, counts.denied}) {
+  for (const uint64_t seen : {counts.commits, counts.second_builds, counts.repeated_commits,
+                              counts.late_commits, counts.hits_after_restart, counts.misses,
+                              counts.held_deletes, counts.confirmed, counts.denied, counts.stalls}) {
     EXPECT_GE(seen, count / 20) << "too few to prove anything";
   }
 }

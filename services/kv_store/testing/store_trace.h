@@ -3,7 +3,8 @@
 // thread, beside the store's own.
 //
 // Moves: create, delete and drop; reserve, write a layer, commit, commit again, discard; acquire and release,
-// zero-copy holds and copies layer by layer by way of StoreLeases; crashes of a disk in memory, orderly
+// zero-copy holds and copies layer by layer by way of StoreLeases; crashes of a disk in memory (rows, or
+// extents of files that lose what was not synced), a disk that stands still while clients go on, orderly
 // restarts. Eviction is by pressure. Bytes follow from the seed, so that they tell their build. A seed names
 // the draws; how far the store's own thread is at each move may differ from run to run.
 #ifndef EPIC_SERVICES_KV_STORE_TESTING_STORE_TRACE_H_
@@ -24,6 +25,7 @@
 #include "services/kv_store/core/store_core.h"
 #include "services/kv_store/core/store_leases.h"
 #include "services/kv_store/model/objects_tracker.h"
+#include "services/kv_store/testing/faulty_file_system.h"
 #include "services/kv_store/testing/faulty_table_store.h"
 
 namespace epic::kv_store {
@@ -42,12 +44,13 @@ struct TraceCounts {
   uint64_t confirmed = 0;
   uint64_t denied = 0;  // copies that were not confirmed
   uint64_t crashes = 0;
+  uint64_t stalls = 0;
   uint64_t most_states = 0;  // that the tracker had to think of at a time
 };
 
 class StoreTrace {
  public:
-  // Even seeds have all the disk they want, others room for about one object.
+  // Even seeds have all the disk they want, others room for an object or two. Of three seeds one has extents.
   StoreTrace(uint64_t seed, TraceCounts* counts);
   // Makes moves until one fails an expectation of GoogleTest, which then names the seed and the moves.
   void Run(int moves);
@@ -90,6 +93,11 @@ class StoreTrace {
   void Release(int reader);
   void Copy(int key);
   void Restart(bool crash);
+  SlabStoreMaker MakeSlabs() const;
+  void Stall();
+  void Resume();
+  // False: the disk stands still, and goes on doing so. What may wait for the disk asks first.
+  bool MayWait();
   void CheckUse();
   void CheckAtRest();
 
@@ -116,6 +124,8 @@ class StoreTrace {
   std::string said_;
   std::shared_ptr<MemoryDisk> disk_ = std::make_shared<MemoryDisk>();
   std::shared_ptr<Faults> faults_;
+  const std::shared_ptr<FaultyFileSystem> files_;  // nullptr: slabs are rows
+  bool stalled_ = false;
   std::unique_ptr<StoreCore> store_;
   std::unique_ptr<StoreLeases> leases_;
   std::vector<int> key_of_;  // of each build, from 1 on
