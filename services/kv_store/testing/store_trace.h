@@ -52,6 +52,9 @@ class StoreTrace {
  public:
   // Even seeds have all the disk they want, others room for an object or two. Of three seeds one has extents.
   StoreTrace(uint64_t seed, TraceCounts* counts);
+  ~StoreTrace() { Resume(); }  // the store ends when its writes have
+  StoreTrace(const StoreTrace&) = delete;
+  StoreTrace& operator=(const StoreTrace&) = delete;
   // Makes moves until one fails an expectation of GoogleTest, which then names the seed and the moves.
   void Run(int moves);
 
