@@ -47,6 +47,7 @@ class ByteReader {
   std::optional<T> TakeOptional() {
     const bool present = TakeBool();
     const T value = Take<T>();
+    if (!present && value != T{}) Fail();
     return present ? std::optional<T>(value) : std::nullopt;
   }
   bool TakeBool() { return TakeUpTo<uint8_t>(1) == 1; }

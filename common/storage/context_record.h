@@ -39,6 +39,9 @@ struct ContextRecord {
   std::string model;  // the alias under which it was created
   uint32_t token_count = 0;
   int64_t created_at_ms = 0;
+  // When this life of the context began. A deletion ends the lives that began up to its own time, whatever
+  // was changed in them since.
+  HybridTime created;
   bool hidden = false;  // heads of templates: not listed, not in quotas
   CompilePrefixSpec compile_prefix;
   Durability durability = Durability::kReplicas;
@@ -67,6 +70,8 @@ struct ContextRecord {
   // Filled on reading, not stored with the record: the objects that exist and their size in all.
   std::vector<ObjectVariant> variants;
   uint64_t bytes = 0;
+
+  bool operator==(const ContextRecord&) const = default;
 };
 
 }  // namespace epic

@@ -64,15 +64,20 @@ std::vector<TokenId> TakeTokens(ByteReader* reader, uint32_t max_tokens) {
   return tokens;
 }
 
+struct OpenBytes {
+  uint32_t version = 0;
+  ByteReader fields;
+};
+
 // Checks magic, version and trailing checksum; returns a reader of what lies between.
-absl::StatusOr<ByteReader> Open(ByteSpan bytes, uint32_t magic, std::string_view what) {
+absl::StatusOr<OpenBytes> Open(ByteSpan bytes, uint32_t magic, uint32_t newest, std::string_view what) {
   const std::string name(what);
   if (bytes.size() < 3 * sizeof(uint32_t)) return absl::DataLossError(ToAbsl(name + ": truncated"));
   if (LoadLittle<uint32_t>(bytes) != magic) {
     return absl::InvalidArgumentError(ToAbsl(name + ": wrong magic, this is something else"));
   }
   const uint32_t version = LoadLittle<uint32_t>(bytes, 4);
-  if (version > kRecordFormatVersion) {
+  if (version > newest) {
     return absl::UnimplementedError(ToAbsl(name + ": format version " + std::to_string(version) +
                                            " is newer than this build; run the newer EPIC"));
   }
@@ -81,7 +86,7 @@ absl::StatusOr<ByteReader> Open(ByteSpan bytes, uint32_t magic, std::string_view
     return absl::DataLossError(ToAbsl(name + ": wrong checksum"));
   }
   if (version == 0) return absl::InvalidArgumentError(ToAbsl(name + ": format version 0 does not exist"));
-  return ByteReader(body.subspan(2 * sizeof(uint32_t)));
+  return OpenBytes{version, ByteReader(body.subspan(2 * sizeof(uint32_t)))};
 }
 
 void TakeMutableFields(ByteReader* reader, ContextRecord* record) {
@@ -96,6 +101,10 @@ void TakeMutableFields(ByteReader* reader, ContextRecord* record) {
   record->tags_changed = TakeHybrid(reader);
   record->name = reader->TakeText(kMaxTextBytes);
   record->name_changed = TakeHybrid(reader);
+}
+
+HybridTime FirstChange(const ContextRecord& record) {
+  return std::min({record.expiry_changed, record.pin_changed, record.tags_changed, record.name_changed});
 }
 
 bool SortedAndUnique(const std::vector<std::string>& tags) {
@@ -159,6 +168,7 @@ std::string EncodeRecord(const ContextRecord& record) {
   AppendHybrid(&out, record.tags_changed);
   AppendText(&out, record.name);
   AppendHybrid(&out, record.name_changed);
+  AppendHybrid(&out, record.created);
   AppendLittle<int64_t>(&out, record.last_used_at_ms);
   AppendLittle<uint64_t>(&out, record.hits);
   AppendLittle<uint32_t>(&out, Crc32c(0, AsBytes(out)));
@@ -166,7 +176,8 @@ std::string EncodeRecord(const ContextRecord& record) {
 }
 
 absl::StatusOr<ContextRecord> DecodeRecord(ByteSpan bytes) {
-  EPIC_ASSIGN_OR_RETURN(ByteReader reader, Open(bytes, kRecordMagic, "context record"));
+  EPIC_ASSIGN_OR_RETURN(OpenBytes open, Open(bytes, kRecordMagic, kRecordFormatVersion, "context record"));
+  ByteReader& reader = open.fields;
   ContextRecord record;
   record.tenant = reader.TakeText(kMaxTenantBytes);
   record.id = TakeCacheId(&reader);
@@ -183,6 +194,7 @@ absl::StatusOr<ContextRecord> DecodeRecord(ByteSpan bytes) {
   record.compile_ms = reader.Take<int64_t>();
   record.error = reader.TakeText(kMaxRecordErrorBytes);
   TakeMutableFields(&reader, &record);
+  record.created = open.version >= 2 ? TakeHybrid(&reader) : FirstChange(record);
   record.last_used_at_ms = reader.Take<int64_t>();
   record.hits = reader.Take<uint64_t>();
   if (!reader.AtEnd() || !SortedAndUnique(record.tags)) {
@@ -196,7 +208,7 @@ std::string EncodeTokens(std::span<const TokenId> tokens) {
   std::string out;
   out.reserve(tokens.size_bytes() + 16);
   AppendLittle<uint32_t>(&out, kTokensMagic);
-  AppendLittle<uint32_t>(&out, kRecordFormatVersion);
+  AppendLittle<uint32_t>(&out, kTokensFormatVersion);
   AppendLittle<uint32_t>(&out, static_cast<uint32_t>(tokens.size()));
   out.append(AsText(AsBytes(tokens)));
   AppendLittle<uint32_t>(&out, Crc32c(0, AsBytes(out)));
@@ -204,7 +216,8 @@ std::string EncodeTokens(std::span<const TokenId> tokens) {
 }
 
 absl::StatusOr<std::vector<TokenId>> DecodeTokens(ByteSpan bytes) {
-  EPIC_ASSIGN_OR_RETURN(ByteReader reader, Open(bytes, kTokensMagic, "token ids"));
+  EPIC_ASSIGN_OR_RETURN(OpenBytes open, Open(bytes, kTokensMagic, kTokensFormatVersion, "token ids"));
+  ByteReader& reader = open.fields;
   std::vector<TokenId> tokens = TakeTokens(&reader, kMaxTokens);
   if (!reader.AtEnd()) return absl::InvalidArgumentError("token ids: their count is not that of the bytes");
   return tokens;

@@ -1,8 +1,8 @@
-// The bytes of context records and of token ids, format version 1. Little-endian; text(max) is a u32 length
-// of at most max, then the bytes; opt is a u8 flag, then the value or zeros; hybrid is i64 unix_ms, u32
-// counter. Thread-safe: free functions without state.
+// The bytes of context records (format version 2) and of token ids (1). Little-endian; text(max) is a u32
+// length of at most max, then the bytes; opt is a u8 flag, then the value or zeros; hybrid is i64 unix_ms,
+// u32 counter. Thread-safe: free functions without state.
 //
-//   record    u32 magic "ECR1", u32 version 1,
+//   record    u32 magic "ECR1", u32 version 2,
 //             text(256) tenant, 36 bytes Cache ID, 32 model identity, text(1024) model, u32 token count,
 //             i64 created_at_ms, u8 hidden, u8 durability,
 //             u8 prefix kind, u32 prefix tokens (at most 2^20) and the ids as u32,
@@ -12,6 +12,7 @@
 //             u8 pin, opt i64 pin_until_ms, hybrid,
 //             u32 tags (at most 1024), each text(1024), sorted, unique, hybrid,
 //             text(1024) name, hybrid,
+//             hybrid created; not in version 1: there it is the least of the others,
 //             i64 last_used_at_ms, u64 hits,
 //             u32 CRC32C of all before
 //   tokens    u32 magic "ETK1", u32 version 1, u32 count (at most 2^24), the ids as u32,
@@ -33,7 +34,8 @@
 
 namespace epic {
 
-inline constexpr uint32_t kRecordFormatVersion = 1;
+inline constexpr uint32_t kRecordFormatVersion = 2;
+inline constexpr uint32_t kTokensFormatVersion = 1;
 inline constexpr uint32_t kMaxRecordErrorBytes = 4096;
 
 // Whether every field fits its bound above. Errors: InvalidArgument with the field as its param.

@@ -73,10 +73,10 @@ def opt(value) -> bytes:
     return struct.pack("<Bq", value is not None, value or 0)
 
 
-def record() -> bytes:
+def record(version: int) -> bytes:
     ids = [5, 6, 7]
     identity = bytes(range(32))
-    out = b"ECR1" + struct.pack("<I", 1) + text(b"acme") + cache_id(b"acme", identity, ids) + identity
+    out = b"ECR1" + struct.pack("<I", version) + text(b"acme") + cache_id(b"acme", identity, ids) + identity
     out += text(b"tiny") + struct.pack("<IqBB", 3, 1700000000123, 1, 2)
     out += struct.pack("<BI", 3, 2) + u32s([9, 10]) + b"\x01" + cache_id(b"acme", identity, [9, 10])
     out += struct.pack("<Bq", 2, 42) + text(b"why")
@@ -84,6 +84,8 @@ def record() -> bytes:
     out += struct.pack("<B", 2) + opt(None) + struct.pack("<qI", 1700000000124, 5)
     out += struct.pack("<I", 2) + text(b"a") + text("ключ".encode()) + struct.pack("<qI", 1700000000125, 6)
     out += text(b"name") + struct.pack("<qI", 1700000000126, 7)
+    if version >= 2:
+        out += struct.pack("<qI", 1700000000122, 3)
     out += struct.pack("<qQ", 1700000001000, 17)
     return out + struct.pack("<I", crc32c(out))
 
@@ -98,7 +100,8 @@ def main() -> None:
     folder = folder if folder.is_dir() else folder.parent
     (folder / "object_small.v1.bin").write_bytes(kv_object(2, 3, 2, 4, 1, 0, [1, 2, 3]))
     (folder / "object_aligned.v1.bin").write_bytes(kv_object(2, 16, 1, 64, 0, 4, list(range(16))))
-    (folder / "record.v1.bin").write_bytes(record())
+    (folder / "record.v1.bin").write_bytes(record(1))
+    (folder / "record.v2.bin").write_bytes(record(2))
     (folder / "tokens.v1.bin").write_bytes(tokens())
 
 

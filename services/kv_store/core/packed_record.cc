@@ -99,7 +99,7 @@ PackedRecord RecordPacker::Pack(const ContextRecord& record) {
   packed.last_used_at_ms = record.last_used_at_ms;
   packed.hits = record.hits;
   const HybridTime changed[] = {record.expiry_changed, record.pin_changed, record.tags_changed,
-                                record.name_changed};
+                                record.name_changed, record.created};
   for (size_t field = 0; field < std::size(changed); ++field) {
     packed.changed_ms[field] = changed[field].unix_ms;
     packed.changed_counter[field] = changed[field].counter;
@@ -142,7 +142,7 @@ ContextRecord RecordPacker::Unpack(const PackedRecord& packed) const {
   record.tags = packed.tags();
   record.name = packed.name();
   HybridTime* const changed[] = {&record.expiry_changed, &record.pin_changed, &record.tags_changed,
-                                 &record.name_changed};
+                                 &record.name_changed, &record.created};
   for (size_t field = 0; field < std::size(changed); ++field) {
     *changed[field] = {packed.changed_ms[field], packed.changed_counter[field]};
   }

@@ -36,10 +36,6 @@ Pin EffectivePin(Pin pin, const std::optional<int64_t>& until_ms, int64_t now_ms
   return until_ms.has_value() && *until_ms <= now_ms ? Pin::kNone : pin;
 }
 
-HybridTime LastChange(const ContextRecord& record) {
-  return std::max({record.expiry_changed, record.pin_changed, record.tags_changed, record.name_changed});
-}
-
 }  // namespace
 
 RecordTable::RecordTable(const Clock* clock)
@@ -182,18 +178,18 @@ void RecordTable::ReleaseReservation(const ContextRecord& record) {
 
 void RecordTable::Load(const ContextRecord& record) {
   MutexLock lock(&mu_);
-  Observe(LastChange(record));
+  Observe(LatestTime({.record = record, .tombstone = std::nullopt}));
   const Tombstone* tombstone = TombstoneOf(KeyOfRecord(record));
-  if (tombstone != nullptr && tombstone->at > LastChange(record)) return;
+  if (tombstone != nullptr && !Counts(record, *tombstone)) return;
   Insert(record);
 }
 
 void RecordTable::Load(const ContextKey& key, const Tombstone& tombstone) {
   MutexLock lock(&mu_);
-  Observe(tombstone.at);
+  Observe(LatestTime({.record = std::nullopt, .tombstone = tombstone}));
   InsertTombstone(key, tombstone);
   const uint32_t index = IndexOf(key);
-  if (index != kNone && tombstone.at > LastChange(packer_.Unpack(records_[index]))) Erase(index);
+  if (index != kNone && !Counts(packer_.Unpack(records_[index]), tombstone)) Erase(index);
 }
 
 absl::StatusOr<uint32_t> RecordTable::Find(const ContextKey& key) const {
@@ -303,6 +299,7 @@ RecordPlan RecordTable::NewRecord(const ContextKey& key, const NewContext& conte
   SortUnique(&record.tags);
   record.name = context.name;
   const HybridTime now = NextTime();
+  record.created = now;
   record.expiry_changed = record.pin_changed = record.tags_changed = record.name_changed = now;
   record.last_used_at_ms = record.created_at_ms;
   return {.record = std::move(record), .created = true, .changed = true};
@@ -428,15 +425,66 @@ std::optional<Tombstone> RecordTable::PlanRemoval(const ContextKey& key, Removal
   if (index == kNone) return std::nullopt;
   const bool expired = IsExpired(records_[index]);
   if (cause == RemovalCause::kExpired && !expired) return std::nullopt;
-  return Tombstone{.at = NextTime(),
-                   .cause = expired ? RemovalCause::kExpired : RemovalCause::kDeleted,
-                   .created_at_ms = records_[index].created_at_ms};
+  const ContextRecord record = packer_.Unpack(records_[index]);
+  Tombstone tombstone{.at = NextTime(), .created_at_ms = record.created_at_ms};
+  if (expired) {
+    tombstone.cause = RemovalCause::kExpired;
+    tombstone.expired_life = record.created;
+    tombstone.expired = record.expiry_changed;
+  } else {
+    tombstone.deleted = tombstone.at;
+  }
+  return tombstone;
 }
 
 void RecordTable::ApplyRemoval(const ContextKey& key, const Tombstone& tombstone) {
   MutexLock lock(&mu_);
   InsertTombstone(key, tombstone);
   if (const uint32_t index = IndexOf(key); index != kNone) Erase(index);
+}
+
+ReplicaState RecordTable::StateUnder(const ContextKey& key) const {
+  ReplicaState state;
+  if (const uint32_t index = IndexOf(key); index != kNone) state.record = packer_.Unpack(records_[index]);
+  if (const Tombstone* tombstone = TombstoneOf(key); tombstone != nullptr) state.tombstone = *tombstone;
+  return state;
+}
+
+std::optional<ReplicaState> RecordTable::StateOf(const ContextKey& key) const {
+  MutexLock lock(&mu_);
+  const ReplicaState state = StateUnder(key);
+  return state == ReplicaState{} ? std::nullopt : std::optional<ReplicaState>(state);
+}
+
+std::vector<ContextKey> RecordTable::KnownContexts() const {
+  MutexLock lock(&mu_);
+  std::vector<ContextKey> keys;
+  keys.reserve(keys_.size() + tombstones_.size());
+  for (const uint32_t index : keys_) keys.push_back(KeyOf(records_[index].key));
+  for (const auto& [key, tombstone] : tombstones_) {
+    if (!keys_.contains(key)) keys.push_back(KeyOf(key));
+  }
+  return keys;
+}
+
+std::optional<ReplicaState> RecordTable::PlanJoin(const ContextKey& key, const ReplicaState& state) {
+  MutexLock lock(&mu_);
+  Observe(LatestTime(state));
+  const ReplicaState before = StateUnder(key);
+  ReplicaState joined = Join(before, state);
+  if (joined == before) return std::nullopt;
+  return joined;
+}
+
+void RecordTable::ApplyJoin(const ContextKey& key, const ReplicaState& joined) {
+  MutexLock lock(&mu_);
+  EraseTombstone(key);
+  if (joined.tombstone.has_value()) InsertTombstone(key, *joined.tombstone);
+  if (joined.record.has_value()) {
+    Insert(*joined.record);
+  } else if (const uint32_t index = IndexOf(key); index != kNone) {
+    Erase(index);
+  }
 }
 
 std::vector<ContextKey> RecordTable::Expired(size_t limit) const {

@@ -9,6 +9,7 @@
 // tags are united, the name is set only if empty, a hidden context that is created visibly becomes visible.
 // `ttl` counts from the create call, from now when patched. A name belongs to one context per tenant and
 // model identity. Hybrid times grow with every change, so a re-create outranks the tombstone before it.
+// What other nodes know of a context is joined with what is known here (replica_state.h).
 #ifndef EPIC_SERVICES_KV_STORE_CORE_RECORD_TABLE_H_
 #define EPIC_SERVICES_KV_STORE_CORE_RECORD_TABLE_H_
 
@@ -32,6 +33,7 @@
 #include "common/base/mutex.h"
 #include "common/storage/kv_store.h"
 #include "services/kv_store/core/packed_record.h"
+#include "services/kv_store/core/replica_state.h"
 #include "services/kv_store/core/rows.h"
 
 namespace epic::kv_store {
@@ -87,6 +89,15 @@ class RecordTable {
   // when it is not due.
   std::optional<Tombstone> PlanRemoval(const ContextKey& key, RemovalCause cause) ABSL_LOCKS_EXCLUDED(mu_);
   void ApplyRemoval(const ContextKey& key, const Tombstone& tombstone) ABSL_LOCKS_EXCLUDED(mu_);
+
+  // What is known of a context, expired records included; nullopt: nothing.
+  std::optional<ReplicaState> StateOf(const ContextKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
+  // Every context of which something is known, in no order.
+  std::vector<ContextKey> KnownContexts() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Joined with `state`; nullopt when that brings nothing new. The owner writes it, then applies it.
+  std::optional<ReplicaState> PlanJoin(const ContextKey& key, const ReplicaState& state)
+      ABSL_LOCKS_EXCLUDED(mu_);
+  void ApplyJoin(const ContextKey& key, const ReplicaState& joined) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Up to `limit` contexts past their expiry; tombstones past their life.
   std::vector<ContextKey> Expired(size_t limit) const ABSL_LOCKS_EXCLUDED(mu_);
@@ -174,6 +185,7 @@ class RecordTable {
   const Tombstone* TombstoneOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return TombstoneOf(RefOf(key));
   }
+  ReplicaState StateUnder(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The number of a live record. Errors: as Get.
   absl::StatusOr<uint32_t> Find(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Who has a name by its record; kNone.

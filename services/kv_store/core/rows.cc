@@ -13,7 +13,7 @@ namespace {
 
 constexpr uint32_t kTombstoneMagic = 0x31425445;  // "ETB1"
 constexpr uint32_t kEntryMagic = 0x31454f45;      // "EOE1"
-constexpr uint32_t kTombstoneVersion = 2;
+constexpr uint32_t kTombstoneVersion = 3;
 constexpr uint32_t kEntryVersion = 2;
 constexpr size_t kCacheIdBytes = 36;
 constexpr size_t kDigestBytes = 32;
@@ -50,6 +50,18 @@ std::string Begin(uint32_t magic, uint32_t version) {
   AppendLittle<uint32_t>(&out, magic);
   AppendLittle<uint32_t>(&out, version);
   return out;
+}
+
+void AppendHybrid(std::string* out, const HybridTime& time) {
+  AppendLittle<int64_t>(out, time.unix_ms);
+  AppendLittle<uint32_t>(out, time.counter);
+}
+
+HybridTime TakeHybrid(ByteReader* reader) {
+  HybridTime time;
+  time.unix_ms = reader->Take<int64_t>();
+  time.counter = reader->Take<uint32_t>();
+  return time;
 }
 
 }  // namespace
@@ -93,11 +105,14 @@ absl::StatusOr<ContextKey> ParseObjectContextKey(std::string_view row) {
 }
 
 std::string EncodeTombstone(const Tombstone& tombstone) {
-  std::string out = Begin(kTombstoneMagic, tombstone.created_at_ms.has_value() ? kTombstoneVersion : 1);
-  AppendLittle<int64_t>(&out, tombstone.at.unix_ms);
-  AppendLittle<uint32_t>(&out, tombstone.at.counter);
+  std::string out = Begin(kTombstoneMagic, kTombstoneVersion);
+  AppendHybrid(&out, tombstone.at);
   AppendLittle<uint8_t>(&out, static_cast<uint8_t>(tombstone.cause));
-  if (tombstone.created_at_ms.has_value()) AppendLittle<int64_t>(&out, *tombstone.created_at_ms);
+  AppendLittle<uint8_t>(&out, tombstone.created_at_ms.has_value() ? 1 : 0);
+  AppendLittle<int64_t>(&out, tombstone.created_at_ms.value_or(0));
+  AppendHybrid(&out, tombstone.deleted);
+  AppendHybrid(&out, tombstone.expired_life);
+  AppendHybrid(&out, tombstone.expired);
   AppendLittle<uint32_t>(&out, Crc32c(0, AsBytes(out)));
   return out;
 }
@@ -106,10 +121,17 @@ absl::StatusOr<Tombstone> DecodeTombstone(ByteSpan bytes) {
   EPIC_ASSIGN_OR_RETURN(OpenRow row, Open(bytes, kTombstoneMagic, kTombstoneVersion));
   ByteReader& reader = row.fields;
   Tombstone tombstone;
-  tombstone.at.unix_ms = reader.Take<int64_t>();
-  tombstone.at.counter = reader.Take<uint32_t>();
+  tombstone.at = TakeHybrid(&reader);
   tombstone.cause = static_cast<RemovalCause>(reader.TakeUpTo<uint8_t>(1));
-  if (row.version >= 2) tombstone.created_at_ms = reader.Take<int64_t>();
+  if (row.version >= 3) {
+    tombstone.created_at_ms = reader.TakeOptional<int64_t>();
+    tombstone.deleted = TakeHybrid(&reader);
+    tombstone.expired_life = TakeHybrid(&reader);
+    tombstone.expired = TakeHybrid(&reader);
+  } else {
+    if (row.version == 2) tombstone.created_at_ms = reader.Take<int64_t>();
+    (tombstone.cause == RemovalCause::kDeleted ? tombstone.deleted : tombstone.expired_life) = tombstone.at;
+  }
   if (!reader.AtEnd()) return absl::InvalidArgumentError("tombstone: a field is out of its bounds");
   return tombstone;
 }

@@ -5,9 +5,11 @@
 //   context key    records, tokens, tombstones   u16 big-endian tenant length, tenant, 36 bytes Cache ID
 //   object key     objects                       context key, 32 bytes variant digest
 //   slab key       slabs                         u64 object number, u32 layer, u32 piece, all big-endian
-//   tombstone      tombstones                    u32 magic "ETB1", u32 version 2, i64 unix_ms, u32 counter,
-//                                                u8 cause, i64 created_at_ms, u32 CRC32C; version 1 has no
-//                                                created_at_ms
+//   tombstone      tombstones                    u32 magic "ETB1", u32 version 3, i64 unix_ms, u32 counter,
+//                                                u8 cause, u8 has created_at_ms, i64 created_at_ms, then
+//                                                deleted, expired_life and expired, each i64 unix_ms and u32
+//                                                counter, u32 CRC32C. Version 2 ends after created_at_ms,
+//                                                which it always has; version 1 before it
 //   object entry   objects                       u32 magic "EOE1", u32 version, u64 object number,
 //                                                u8 prefix kind, 32 bytes prefix digest, u8 dtype,
 //                                                u8 compute format, u32 head bytes,
@@ -52,8 +54,12 @@ struct TenantObjectKey {
 enum class RemovalCause : uint8_t { kDeleted = 0, kExpired = 1 };
 
 struct Tombstone {
-  HybridTime at;
-  RemovalCause cause = RemovalCause::kDeleted;
+  HybridTime at;                                // when it was written: it ages from there
+  RemovalCause cause = RemovalCause::kDeleted;  // what readers are told
+  // A record is gone whose life began up to `deleted`; or before `expired_life`; or then and its expiry was
+  // set up to `expired`. Zero: none.
+  HybridTime deleted;
+  HybridTime expired_life, expired;
   // When the context was created: its place in lists, for pages that go on after it. nullopt in rows of
   // version 1.
   std::optional<int64_t> created_at_ms;

@@ -22,6 +22,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -104,6 +105,20 @@ class StoreCore final : public KvStore {
   // disk.
   uint64_t GenerationInMemory(std::string_view tenant, const ObjectKey& key);
   const Arena& arena() const { return *arena_; }
+  // --- among nodes
+
+  // What this node knows of a context; nullopt: nothing.
+  std::optional<ReplicaState> StateOf(const ContextKey& key) const { return records_.StateOf(key); }
+  // Every context of which something is known, in no order. Later ones come to a node that joins as changes.
+  std::vector<ContextKey> KnownContexts() const { return records_.KnownContexts(); }
+  // Joins what another node knows with what is known here; synced. `tokens` may be null where the context is
+  // known here already, or gone in `state`. Errors: FailedPrecondition when they are needed, InvalidArgument
+  // when they are not those of the Cache ID; those of the disk: then nothing was changed.
+  absl::Status JoinContext(const ContextKey& key, const ReplicaState& state,
+                           const std::vector<TokenId>* tokens);
+  // What a tombstone says is known from then on to nobody who asks here. Errors: those of the disk.
+  absl::Status ForgetTombstone(const ContextKey& key);
+
   // Waits until every object committed before has been tried on disk.
   void DrainWrites() { writer_->Drain(); }
   // Expires what is due, forgets old tombstones, writes down uses, reclaims space of deletions every 6 hours.
@@ -132,6 +147,8 @@ class StoreCore final : public KvStore {
   absl::Status WritePlan(const ContextKey& key, const RecordPlan& plan, const std::vector<TokenId>* tokens,
                          Sync sync);
   absl::StatusOr<bool> RemoveContext(const ContextKey& key, RemovalCause cause);
+  std::vector<uint64_t> AddRemoval(const ContextKey& key, WriteBatch* batch);
+  void ForgetObjects(const ContextKey& key, const std::vector<uint64_t>& removed);
   void ExpireDue();
   void PersistUses();
   void ForgetOldTombstones();

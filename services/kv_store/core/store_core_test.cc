@@ -396,16 +396,29 @@ TEST_F(StoreCoreTest, AListGoesOnAfterADeletedContextAlsoAfterARestart) {
   }
 }
 
-TEST_F(StoreCoreTest, TombstonesOfBothVersionsAreRead) {
-  const Tombstone now{.at = {1'700'000'000'123, 7}, .cause = RemovalCause::kExpired, .created_at_ms = -5};
+TEST_F(StoreCoreTest, TombstonesOfEveryVersionAreRead) {
+  const Tombstone now{.at = {1'700'000'000'123, 7},
+                      .cause = RemovalCause::kExpired,
+                      .deleted = {1'600'000'000'000, 1},
+                      .expired_life = {1'600'000'000'001, 2},
+                      .expired = {1'600'000'000'002, 3},
+                      .created_at_ms = -5};
   ASSERT_OK_AND_ASSIGN(const Tombstone back, DecodeTombstone(AsBytes(EncodeTombstone(now))));
   EXPECT_EQ(back, now);
   const std::string first = std::string("ETB1\x01\0\0\0\x7b\x68\xe5\xcf\x8b\x01\0\0\x07\0\0\0\x01", 21);
   std::string row = first;
   AppendLittle<uint32_t>(&row, Crc32c(0, AsBytes(row)));
   ASSERT_OK_AND_ASSIGN(const Tombstone old, DecodeTombstone(AsBytes(row)));
-  EXPECT_EQ(old, (Tombstone{.at = now.at, .cause = now.cause, .created_at_ms = std::nullopt}));
-  row[4] = 3;
+  Tombstone expected{.at = now.at, .cause = now.cause, .expired_life = now.at, .created_at_ms = std::nullopt};
+  EXPECT_EQ(old, expected);
+  std::string second = first;
+  second[4] = 2;
+  AppendLittle<int64_t>(&second, -5);
+  AppendLittle<uint32_t>(&second, Crc32c(0, AsBytes(second)));
+  ASSERT_OK_AND_ASSIGN(const Tombstone older, DecodeTombstone(AsBytes(second)));
+  expected.created_at_ms = -5;
+  EXPECT_EQ(older, expected);
+  row[4] = 4;
   EXPECT_EQ(DecodeTombstone(AsBytes(row)).status().code(), absl::StatusCode::kUnimplemented);
 }
 

@@ -224,27 +224,71 @@ absl::StatusOr<ContextRecord> StoreCore::UpdateContext(std::string_view tenant, 
   return std::move(plan.record);
 }
 
+// Adds the removal of the context's rows. Returns the objects whose slabs are to be freed once it is written.
+std::vector<uint64_t> StoreCore::AddRemoval(const ContextKey& key, WriteBatch* batch) {
+  batch->Delete(Table::kRecords, RowKey(key));
+  batch->Delete(Table::kTokens, RowKey(key));
+  return AddObjectRemovals(key, batch);
+}
+
+void StoreCore::ForgetObjects(const ContextKey& key, const std::vector<uint64_t>& removed) {
+  FreeSlabs(removed);
+  objects_.RemoveContext(key);
+  int64_t none = 0;
+  deleted_since_ns_.compare_exchange_strong(none, options_.clock->SteadyNs());
+}
+
 absl::StatusOr<bool> StoreCore::RemoveContext(const ContextKey& key, RemovalCause cause) {
   const KeyLock lock(&locks_, key);
   const std::optional<Tombstone> tombstone = records_.PlanRemoval(key, cause);
   if (!tombstone.has_value()) return false;
   WriteBatch batch;
-  batch.Delete(Table::kRecords, RowKey(key));
-  batch.Delete(Table::kTokens, RowKey(key));
+  const std::vector<uint64_t> removed = AddRemoval(key, &batch);
   batch.Put(Table::kTombstones, RowKey(key), EncodeTombstone(*tombstone));
-  const std::vector<uint64_t> removed = AddObjectRemovals(key, &batch);
   // Nobody waits for an expiry, and one that a crash undoes is due again.
   EPIC_RETURN_IF_ERROR(tables_->Write(batch, cause == RemovalCause::kExpired ? Sync::kNo : Sync::kYes));
-  FreeSlabs(removed);
   records_.ApplyRemoval(key, *tombstone);
-  objects_.RemoveContext(key);
-  int64_t none = 0;
-  deleted_since_ns_.compare_exchange_strong(none, options_.clock->SteadyNs());
+  ForgetObjects(key, removed);
   return tombstone->cause == RemovalCause::kDeleted;
 }
 
 absl::StatusOr<bool> StoreCore::DeleteContext(std::string_view tenant, const CacheId& id) {
   return RemoveContext({std::string(tenant), id}, RemovalCause::kDeleted);
+}
+
+absl::Status StoreCore::JoinContext(const ContextKey& key, const ReplicaState& state,
+                                    const std::vector<TokenId>* tokens) {
+  const KeyLock lock(&locks_, key);
+  const bool had_record = records_.StateOf(key).value_or(ReplicaState{}).record.has_value();
+  const std::optional<ReplicaState> joined = records_.PlanJoin(key, state);
+  if (!joined.has_value()) return absl::OkStatus();
+  WriteBatch batch;
+  std::vector<uint64_t> removed;
+  if (joined->record.has_value()) {
+    const ContextRecord& record = *joined->record;
+    EPIC_RETURN_IF_ERROR(ValidateRecord(record));
+    if (!had_record && tokens == nullptr) {
+      return absl::FailedPreconditionError("a context that is new to this node comes with its token ids");
+    }
+    if (!had_record && CacheId::Of(key.tenant, record.model_identity, *tokens) != key.id) {
+      return absl::InvalidArgumentError("the token ids are not those of the Cache ID");
+    }
+    batch.Put(Table::kRecords, RowKey(key), EncodeRecord(record));
+    if (!had_record) batch.Put(Table::kTokens, RowKey(key), EncodeTokens(*tokens));
+  } else if (had_record) {
+    removed = AddRemoval(key, &batch);
+  }
+  if (joined->tombstone.has_value()) {
+    batch.Put(Table::kTombstones, RowKey(key), EncodeTombstone(*joined->tombstone));
+  }
+  EPIC_RETURN_IF_ERROR(tables_->Write(batch, Sync::kYes));
+  records_.ApplyJoin(key, *joined);
+  if (joined->record.has_value()) {
+    objects_.SetPin(key, PinStateOf(*joined->record));
+  } else if (had_record) {
+    ForgetObjects(key, removed);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status StoreCore::SetState(std::string_view tenant, const CacheId& id, ContextState state,
@@ -267,14 +311,19 @@ void StoreCore::ExpireDue() {
   }
 }
 
+absl::Status StoreCore::ForgetTombstone(const ContextKey& key) {
+  const KeyLock lock(&locks_, key);
+  if (!records_.HasTombstone(key)) return absl::OkStatus();
+  WriteBatch batch;
+  batch.Delete(Table::kTombstones, RowKey(key));
+  EPIC_RETURN_IF_ERROR(tables_->Write(batch, Sync::kNo));
+  records_.ForgetTombstone(key);
+  return absl::OkStatus();
+}
+
 void StoreCore::ForgetOldTombstones() {
   for (const ContextKey& key : records_.OldTombstones(kTombstoneBatch)) {
-    const KeyLock lock(&locks_, key);
-    if (!records_.HasTombstone(key)) continue;
-    WriteBatch batch;
-    batch.Delete(Table::kTombstones, RowKey(key));
-    if (!tables_->Write(batch, Sync::kNo).ok()) return;
-    records_.ForgetTombstone(key);
+    if (!ForgetTombstone(key).ok()) return;
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace epic::kv_store {
 namespace {
@@ -31,20 +32,22 @@ Model::State RecordsModel::First() const {
 bool RecordsModel::Counts(const Held& held) const {
   const uint8_t last = std::max(held.created, held.expiry_stamp);
   if (held.created == 0 || (rules_.creation_decides ? held.created : last) <= held.deleted) return false;
-  return (rules_.expiry_names_its_stamp ? held.expiry_stamp : held.created) > held.expired;
+  return std::pair(held.created, held.expiry_stamp) > std::pair(held.expired_life, held.expired);
 }
 
 void RecordsModel::Merge(const Held& from, Held* to) const {
-  to->created = std::max(to->created, from.created);
-  if (from.expiry_stamp > to->expiry_stamp) {
+  if (std::pair(from.created, from.expiry_stamp) > std::pair(to->created, to->expiry_stamp)) {
+    to->created = from.created;
     to->expiry = from.expiry;
     to->expiry_stamp = from.expiry_stamp;
   }
-  if (from.deleted > to->deleted || from.expired > to->expired) {
-    to->gone_at = std::max(to->gone_at, from.gone_at);
-  }
+  const bool later = std::pair(from.expired_life, from.expired) > std::pair(to->expired_life, to->expired);
+  if (later || from.deleted > to->deleted) to->gone_at = std::max(to->gone_at, from.gone_at);
   to->deleted = std::max(to->deleted, from.deleted);
-  to->expired = std::max(to->expired, from.expired);
+  if (later) {
+    to->expired_life = from.expired_life;
+    to->expired = from.expired;
+  }
   if (!Counts(*to)) to->created = to->expiry = to->expiry_stamp = 0;
 }
 
@@ -53,30 +56,29 @@ void RecordsModel::Write(const Held& held, Node* node) const {
   if (rules_.sync_before_ack) node->disk = held;
 }
 
-bool RecordsModel::IsSource(const Node& node) const {
-  if (node.up == Up::kServing) return true;
-  return node.up == Up::kJoining && !(rules_.empty_is_no_source && node.empty != 0);
+// It may hold what was deleted meanwhile and forgotten since.
+bool RecordsModel::IsOverdue(const State& state, const Node& node) const {
+  return rules_.long_away_is_removed && node.up != Up::kServing && node.empty == 0 &&
+         state.beat - node.served_at >= kAwayTicks;
 }
 
-bool RecordsModel::MayServe(const Node& node) const {
+bool RecordsModel::IsSource(const State& state, const Node& node) const {
+  if (node.up == Up::kServing) return true;
+  if (node.up == Up::kDown || IsOverdue(state, node)) return false;
+  return node.empty == 0 || !rules_.empty_is_no_source;
+}
+
+bool RecordsModel::MayServe(const State& state, const Node& node) const {
   if (!rules_.joins_before_serving) return true;
   const bool all = node.empty != 0 && rules_.empty_node_asks_all;
-  return std::popcount(node.fetched) >= (all ? kNodes - 1 : kNodes - kReplicas);
-}
-
-// Whatever it holds may be older than tombstones that others have forgotten since.
-void RecordsModel::Restart(uint8_t clock, Node* node) const {
-  if (!rules_.long_away_is_empty || clock - node->served_at < kAwayTicks) return;
-  node->memory = node->disk = {};
-  node->empty = 1;
-  node->fetched = 0;
+  return !IsOverdue(state, node) && std::popcount(node.fetched) >= (all ? kNodes - 1 : kNodes - kReplicas);
 }
 
 // --- changes
 
 void RecordsModel::Begin(Kind kind, uint8_t expiry, int slot, State* state) const {
   Change& change = state->changes[slot];
-  change = {.kind = kind, .stamp = ++state->begun, .expiry = expiry, .since = state->clock};
+  change = {.kind = kind, .stamp = ++state->begun, .expiry = expiry, .since = state->beat};
   for (int n = 0; n < kNodes; ++n) {
     const Node& node = state->nodes[n];
     if (node.up != Up::kDown) change.targets |= Bit(n);
@@ -95,7 +97,7 @@ void RecordsModel::Begin(Kind kind, uint8_t expiry, int slot, State* state) cons
 }
 
 // False: there is nothing that it could do.
-bool RecordsModel::ApplyTo(Change* change, uint8_t clock, Node* node) const {
+bool RecordsModel::ApplyTo(Change* change, const State& state, Node* node) const {
   Held held = node->memory;
   switch (change->kind) {
     case Kind::kNone:
@@ -104,12 +106,13 @@ bool RecordsModel::ApplyTo(Change* change, uint8_t clock, Node* node) const {
       Merge({.created = change->stamp, .expiry = change->expiry, .expiry_stamp = change->stamp}, &held);
       break;
     case Kind::kExpiry:
-      if (!Answers(held, clock) && KnowsOf(held)) change->refused = 1;
+      if ((!Answers(held, state.clock) && KnowsOf(held)) || held.created > change->created)
+        change->refused = 1;
       if (change->refused != 0 || (!rules_.carries_the_record && !KnowsOf(held))) return true;
       Merge({.created = change->created, .expiry = change->expiry, .expiry_stamp = change->stamp}, &held);
       break;
     case Kind::kDelete:
-      Merge({.deleted = change->stamp, .gone_at = clock}, &held);
+      Merge({.deleted = change->stamp, .gone_at = state.beat}, &held);
       break;
   }
   Write(held, node);
@@ -169,14 +172,16 @@ void RecordsModel::ChangeSteps(const State& state, const StepVisitor<State>& vis
         Begin(kind, expiry, slot, &next);
         visit({what, slot}, next);
       };
-      begin("begin create", Kind::kCreate, kNever);
       begin("begin delete", Kind::kDelete, 0);
-      if (!bounds_.expires) continue;
-      begin("begin create, one tick", Kind::kCreate, state.clock + 1);
       const bool found = std::any_of(state.nodes.begin(), state.nodes.end(), [&](const Node& node) {
         return node.up == Up::kServing && Answers(node.memory, state.clock);
       });
-      if (!found) continue;
+      if (!found) {
+        begin("begin create", Kind::kCreate, kNever);
+        if (bounds_.expires) begin("begin create, one tick", Kind::kCreate, state.clock + 1);
+      }
+      // A create of what is there is one too.
+      if (!found || !bounds_.expires) continue;
       begin("begin expiry, one tick", Kind::kExpiry, state.clock + 1);
       begin("begin expiry, never", Kind::kExpiry, kNever);
       continue;
@@ -185,7 +190,7 @@ void RecordsModel::ChangeSteps(const State& state, const StepVisitor<State>& vis
       if (state.nodes[n].up == Up::kDown || (change.applied & Bit(n)) != 0) continue;
       State next = state;
       next.changes[slot].applied |= Bit(n);
-      if (ApplyTo(&next.changes[slot], state.clock, &next.nodes[n])) visit({"apply", slot, n}, next);
+      if (ApplyTo(&next.changes[slot], state, &next.nodes[n])) visit({"apply", slot, n}, next);
     }
     if (CanAcknowledge(state, change)) {
       State next = state;
@@ -210,7 +215,7 @@ void RecordsModel::FaultSteps(const State& state, const StepVisitor<State>& visi
       ++next.crashes;
       down.up = Up::kDown;
       down.fetched = 0;
-      if (node.up == Up::kServing) down.served_at = state.clock;
+      if (node.up == Up::kServing) down.served_at = state.beat;
       down.memory = down.disk;
       if (state.copy.to == n) next.copy = {};
       visit({"crash", n}, next);
@@ -228,32 +233,46 @@ void RecordsModel::FaultSteps(const State& state, const StepVisitor<State>& visi
 
 // --- nodes by themselves
 
-void RecordsModel::NodeSteps(const State& state, const StepVisitor<State>& visit) const {
+void RecordsModel::TickSteps(const State& state, const StepVisitor<State>& visit) const {
   if (state.clock < bounds_.ticks) {
     State next = state;
     ++next.clock;
-    for (Node& node : next.nodes) {
-      if (node.up != Up::kServing) Restart(next.clock, &node);
-    }
+    const bool beats = Serving(state) >= kReplicas || !rules_.beat_needs_quorum;
+    next.beat += beats ? 1 : 0;
     for (Change& change : next.changes) {
-      const bool late = change.kind != Kind::kNone && next.clock - change.since >= kChangeTicks;
+      const bool late = change.kind != Kind::kNone && next.beat - change.since >= kChangeTicks;
       if (!late || !rules_.changes_in_time) continue;
       Unsettle(change, &next);
       change = {};
     }
-    if (rules_.repair_in_time) next.copy = {};
+    if (rules_.repair_in_time && beats) next.copy = {};
     visit({"tick"}, next);
   }
+}
+
+void RecordsModel::NodeSteps(const State& state, const StepVisitor<State>& visit) const {
   for (int n = 0; n < kNodes; ++n) {
     const Node& node = state.nodes[n];
+    if (IsOverdue(state, node) && Serving(state) >= kReplicas) {
+      State next = state;
+      Node& removed = next.nodes[n];
+      removed.memory = removed.disk = {};
+      removed.empty = 1;
+      removed.fetched = 0;
+      removed.up = Up::kDown;
+      // What it answered before does not count any more.
+      for (Change& change : next.changes) change.applied &= static_cast<uint8_t>(~Bit(n));
+      visit({"remove", n}, next);
+    }
     if (node.up == Up::kDown) {
+      if (IsOverdue(state, node)) continue;
       State next = state;
       next.nodes[n].up = Up::kJoining;
       visit({"return", n}, next);
       continue;
     }
     if (node.up == Up::kJoining) {
-      if (MayServe(node)) {
+      if (MayServe(state, node)) {
         State next = state;
         next.nodes[n].up = Up::kServing;
         next.nodes[n].empty = 0;
@@ -261,7 +280,7 @@ void RecordsModel::NodeSteps(const State& state, const StepVisitor<State>& visit
         visit({"serve", n}, next);
       }
       for (int from = 0; from < kNodes; ++from) {
-        if (from == n || (node.fetched & Bit(from)) != 0 || !IsSource(state.nodes[from])) continue;
+        if (from == n || (node.fetched & Bit(from)) != 0 || !IsSource(state, state.nodes[from])) continue;
         State next = state;
         Held held = node.memory;
         Merge(state.nodes[from].memory, &held);
@@ -275,16 +294,18 @@ void RecordsModel::NodeSteps(const State& state, const StepVisitor<State>& visit
     if (Counts(held) && state.clock >= held.expiry) {
       State next = state;
       Held gone = held;
-      Merge({.expired = rules_.expiry_names_its_stamp ? held.expiry_stamp : state.begun,
-             .gone_at = state.clock},
-            &gone);
+      if (rules_.expiry_names_its_stamp) {
+        Merge({.expired_life = held.created, .expired = held.expiry_stamp, .gone_at = state.beat}, &gone);
+      } else {
+        Merge({.deleted = state.begun, .gone_at = state.beat}, &gone);
+      }
       Write(gone, &next.nodes[n]);
       visit({"expire", n}, next);
     }
-    if (held.deleted + held.expired > 0 && state.clock - held.gone_at >= kTombstoneTicks) {
+    if (held.deleted + held.expired > 0 && state.beat - held.gone_at >= kTombstoneTicks) {
       State next = state;
       Held fresh = held;
-      fresh.deleted = fresh.expired = fresh.gone_at = 0;
+      fresh.deleted = fresh.expired_life = fresh.expired = fresh.gone_at = 0;
       Write(fresh, &next.nodes[n]);
       visit({"forget", n}, next);
     }
@@ -317,6 +338,7 @@ void RecordsModel::RepairSteps(const State& state, const StepVisitor<State>& vis
 void RecordsModel::Steps(const State& state, const StepVisitor<State>& visit) const {
   ChangeSteps(state, visit);
   FaultSteps(state, visit);
+  TickSteps(state, visit);
   NodeSteps(state, visit);
   RepairSteps(state, visit);
 }
@@ -340,6 +362,9 @@ std::string RecordsModel::Fault(const State& state) const {
       return "node " + std::to_string(n) + " denies what is live";
     }
   }
+  const bool stuck = std::all_of(state.nodes.begin(), state.nodes.end(),
+                                 [&](const Node& node) { return IsOverdue(state, node); });
+  if (stuck) return "no node may ever serve again";
   if (promised && disks == 0) return "a live context is on no disk";
   if (promised && serving >= kReplicas && found == 0) return "no serving node has a live context";
   return "";

@@ -8,11 +8,13 @@
 //   somebody while two nodes serve, and is on a disk though one disk was lost; an expired one is served by
 //   nobody.
 //
-// Rules. A change carries a stamp (hybrid time), greater than any earlier one's. Fields merge by maximum
-// stamp. A deletion leaves its stamp, an expiry the stamp of the expiry that came true; a record counts if it
-// was created after the one and its expiry set after the other. A node that comes back joins: it takes part
-// in changes, and serves once it has merged what `enough` other nodes hold. Tombstones live as long as a node
-// may be away with its records and a change under way, together.
+// Rules. A change carries a stamp (hybrid time), greater than any earlier one's. A record is of the life
+// that its creation began: a later life replaces an earlier one, within a life fields merge by maximum stamp.
+// A deletion leaves its stamp, an expiry the life and the stamp of the expiry that came true; a record counts
+// if it was created after the one and is later than the other. A node that comes back joins: it takes part in
+// changes, and serves once it has merged what `enough` other nodes hold. Tombstones live as long as a node
+// may be away with its records and a change under way, together; these times are counted in beats, which pass
+// only while the cluster can take changes: a cluster that was switched off forgets nothing.
 #ifndef EPIC_SERVICES_KV_STORE_MODEL_RECORDS_MODEL_H_
 #define EPIC_SERVICES_KV_STORE_MODEL_RECORDS_MODEL_H_
 
@@ -34,7 +36,8 @@ struct RecordRules {
   bool creation_decides = true;        // deletion against creation stamp, not against a record's last change
   bool expiry_names_its_stamp = true;  // an expiry removes the record whose expiry came true, not later ones
   bool carries_the_record = true;      // a change brings all fields to a node that does not know the context
-  bool long_away_is_empty = true;      // a node that did not serve for kAwayTicks forgets its records
+  bool long_away_is_removed = true;    // a node away for kAwayTicks is empty when it returns
+  bool beat_needs_quorum = true;       // such times pass only while two nodes serve
   bool changes_in_time = true;         // a change is given up before tombstones of its time are forgotten
   bool repair_in_time = true;          // a copy under way for longer is thrown away
 };
@@ -66,14 +69,14 @@ class RecordsModel {
     uint8_t expiry;  // clock at which it ends; kNever
     uint8_t expiry_stamp;
     uint8_t deleted;
-    uint8_t expired;  // the expiry_stamp that came true
-    uint8_t gone_at;  // clock of the last of either
+    uint8_t expired_life, expired;  // created and expiry_stamp of the expiry that came true
+    uint8_t gone_at;                // beat of the last of either
   };
   struct Node {
     Up up;
     uint8_t empty;      // without what it had promised to keep, and not yet made up for it
     uint8_t fetched;    // from whom, since it came back
-    uint8_t served_at;  // clock, when it did last
+    uint8_t served_at;  // beat, when it did last
     Held memory, disk;
   };
   struct Change {
@@ -92,7 +95,7 @@ class RecordsModel {
     std::array<Node, kNodes> nodes;
     std::array<Change, 2> changes;
     Copy copy;
-    uint8_t clock, begun, crashes, losses;
+    uint8_t clock, beat, begun, crashes, losses;
     Promise promise;
     uint8_t until;             // kLive: the expiry promised
     uint8_t exact;             // ... and no other one may be
@@ -106,16 +109,17 @@ class RecordsModel {
   void Steps(const State& state, const StepVisitor<State>& visit) const;
   std::string Fault(const State& state) const;
   std::string Describe(const State& state) const;
+  // Whether a node that holds this serves the context.
+  bool Answers(const Held& held, uint8_t clock) const { return Counts(held) && clock < held.expiry; }
 
  private:
   bool Counts(const Held& held) const;
-  bool Answers(const Held& held, uint8_t clock) const { return Counts(held) && clock < held.expiry; }
   void Merge(const Held& from, Held* to) const;
   void Write(const Held& held, Node* node) const;
-  bool IsSource(const Node& node) const;
-  bool MayServe(const Node& node) const;
-  void Restart(uint8_t clock, Node* node) const;
-  bool ApplyTo(Change* change, uint8_t clock, Node* node) const;
+  bool IsOverdue(const State& state, const Node& node) const;
+  bool IsSource(const State& state, const Node& node) const;
+  bool MayServe(const State& state, const Node& node) const;
+  bool ApplyTo(Change* change, const State& state, Node* node) const;
   void Begin(Kind kind, uint8_t expiry, int slot, State* state) const;
   bool CanAcknowledge(const State& state, const Change& change) const;
   void Unsettle(const Change& change, State* state) const;
@@ -123,6 +127,7 @@ class RecordsModel {
 
   void ChangeSteps(const State& state, const StepVisitor<State>& visit) const;
   void FaultSteps(const State& state, const StepVisitor<State>& visit) const;
+  void TickSteps(const State& state, const StepVisitor<State>& visit) const;
   void NodeSteps(const State& state, const StepVisitor<State>& visit) const;
   void RepairSteps(const State& state, const StepVisitor<State>& visit) const;
 
