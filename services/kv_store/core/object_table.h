@@ -28,6 +28,7 @@
 #include "services/kv_store/core/eviction/frequency_sketch.h"
 #include "services/kv_store/core/eviction/tier_eviction.h"
 #include "services/kv_store/core/host_object.h"
+#include "services/kv_store/core/huge_pages.h"
 #include "services/kv_store/core/indexed_pool.h"
 #include "services/kv_store/core/intern_pool.h"
 #include "services/kv_store/core/packed_key.h"
@@ -211,7 +212,8 @@ class ObjectTable {
   mutable Mutex mu_;
   CondVar loaded_;
   Entries entries_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_set<uint32_t, ContextHash, ContextEqual> contexts_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<uint32_t, ContextHash, ContextEqual, HugeAllocator<uint32_t>> contexts_
+      ABSL_GUARDED_BY(mu_);
   InternPool<std::string> tenants_ ABSL_GUARDED_BY(mu_);
   InternPool<ObjectVariant> variants_ ABSL_GUARDED_BY(mu_);
   InternPool<KvLayout> layouts_ ABSL_GUARDED_BY(mu_);

@@ -60,5 +60,18 @@ TEST(IndexedPoolTest, NumbersStayUntilErasedAndAreGivenOutAgain) {
   EXPECT_EQ(&pool[7], place);
 }
 
+TEST(IndexedPoolTest, ValuesInBigBlocksStayAndAreCopied) {
+  constexpr uint32_t kValues = 400'000;  // several big blocks
+  IndexedPool<std::string> pool;
+  for (uint32_t i = 0; i < kValues; ++i) ASSERT_EQ(pool.Add(std::to_string(i)), i);
+  const std::string* const place = &pool[300'000];
+  for (uint32_t i = 0; i < kValues; i += 3) pool.Erase(i);
+  const IndexedPool<std::string> copy(pool);
+  EXPECT_EQ(copy.size(), pool.size());
+  for (uint32_t i = 0; i < kValues; ++i) ASSERT_EQ(copy[i], i % 3 == 0 ? "" : std::to_string(i));
+  EXPECT_EQ(&pool[300'000], place);
+  EXPECT_LE(pool.memory_bytes(), kValues * (sizeof(std::string) + 4) + (4u << 20));
+}
+
 }  // namespace
 }  // namespace epic::kv_store

@@ -32,6 +32,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/storage/kv_store.h"
+#include "services/kv_store/core/huge_pages.h"
 #include "services/kv_store/core/packed_record.h"
 #include "services/kv_store/core/replica_state.h"
 #include "services/kv_store/core/rows.h"
@@ -213,7 +214,7 @@ class RecordTable {
   mutable Mutex mu_;
   RecordPacker packer_ ABSL_GUARDED_BY(mu_);
   Records records_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_set<uint32_t, KeyHash, KeyEqual> keys_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<uint32_t, KeyHash, KeyEqual, HugeAllocator<uint32_t>> keys_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<uint32_t, NameHash, NameEqual> names_ ABSL_GUARDED_BY(mu_);
   std::map<NameKey, CacheId> reserved_names_ ABSL_GUARDED_BY(mu_);  // by plans that are not applied yet
   Order order_ ABSL_GUARDED_BY(mu_);

@@ -238,8 +238,9 @@ TEST_P(TierEvictionTest, WhatIsHeldNeverGoes) {
 }
 
 TEST_P(TierEvictionTest, AnEntryTakesFewBytes) {
-  for (uint64_t key = 0; key < 100'000; ++key) tier_.Add(key, key, 1, 0, {});
-  EXPECT_LE(tier_.memory_bytes(), 100'000u * 58);
+  constexpr uint64_t kEntries = 500'000;
+  for (uint64_t key = 0; key < kEntries; ++key) tier_.Add(key, key, 1, 0, {});
+  EXPECT_LE(tier_.memory_bytes(), kEntries * 58 + (4u << 20)) << "the last block of the pool may be empty";
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, TierEvictionTest,
