@@ -348,8 +348,12 @@ std::vector<ObjectPtr> ObjectTable::EvictOverQuota() {
 }
 
 std::optional<std::pair<TenantObjectKey, DiskCopy>> ObjectTable::PickOnDisk(bool only_over_quota) {
-  const MayGo may_go = [this](const EvictionEntry& place)
-                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return MayLeaveDisk(place); };
+  // For a quota nothing goes that is in use: least of all what was written just now.
+  const MayGo may_go = [this, only_over_quota](const EvictionEntry& place)
+                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+                             const Entry& entry = entries_[static_cast<uint32_t>(place.owner)];
+                             return MayLeaveDisk(place) && !(only_over_quota && IsHeld(entry.memory));
+                           };
   const EntrySlot slot = only_over_quota ? disk_.NextOverQuota(may_go) : disk_.Next(may_go);
   if (slot == kNoEntry) return std::nullopt;
   const Entry& entry = entries_[static_cast<uint32_t>(disk_.Explain(slot).owner)];

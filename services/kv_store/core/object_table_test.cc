@@ -130,6 +130,20 @@ TEST_P(ObjectTableTest, QuotasHoldOnDiskToo) {
   EXPECT_EQ(Cause(Key(0, "small")), MissCause::kEvicted);
 }
 
+TEST_P(ObjectTableTest, ForAQuotaOnDiskANewObjectPushesOutAnOldOneAlsoWhereAllOldOnesAreUsed) {
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    PutOnDisk(Key(seed, "small"), 1 + seed);
+    ASSERT_TRUE(Find(Key(seed, "small")).disk.has_value());
+    table_.FinishLoad(Key(seed, "small"), 1 + seed, nullptr);
+  }
+  const ObjectPtr being_written = Object();
+  table_.Publish(Key(9, "small"), being_written);
+  PutOnDisk(Key(9, "small"), 9);
+  const auto victim = table_.PickDiskVictimOverQuota();
+  ASSERT_TRUE(victim.has_value());
+  EXPECT_EQ(victim->first, Key(0, "small"));
+}
+
 TEST_P(ObjectTableTest, TheDiskKeepsWhatIsAskedForMoreOften) {
   PutOnDisk(Key(1), 1);
   for (int i = 0; i < 5; ++i) {
