@@ -33,7 +33,7 @@ HybridTime StampOf(uint8_t stamp) { return {kStartMs, stamp}; }
 
 class Nodes {
  public:
-  Nodes(const Model* model, uint64_t seed) : model_(*model), rng_(seed), context_(ContextOf(1)) {
+  explicit Nodes(uint64_t seed) : rng_(seed), context_(ContextOf(1)) {
     key_ = {context_.tenant, CacheId::Of(context_.tenant, context_.model_identity, context_.tokens)};
     for (int n = 0; n < Model::kNodes; ++n) Replace(n);
   }
@@ -111,7 +111,6 @@ class Nodes {
     return {record, std::nullopt};
   }
 
-  const Model& model_;
   Rng rng_;
   ManualClock clock_{kStartMs};
   const NewContext context_;
@@ -133,7 +132,7 @@ void Walk(uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   const Model model({}, {.changes = 12, .crashes = 4, .losses = 1, .ticks = kTicks, .expires = true});
   Rng rng(seed);
-  Nodes nodes(&model, seed);
+  Nodes nodes(seed);
   Model::State state = model.First();
   std::string way;
   for (int i = 0; i < 150; ++i) {
