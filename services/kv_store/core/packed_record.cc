@@ -1,5 +1,6 @@
 #include "services/kv_store/core/packed_record.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -52,6 +53,12 @@ void ForEachTag(const char* texts, const Visit& visit) {
   }
 }
 
+template <typename T>
+uint32_t Saturated(T value) {
+  constexpr T kHighest = std::numeric_limits<uint32_t>::max();
+  return static_cast<uint32_t>(std::clamp<T>(value, 0, kHighest));
+}
+
 std::optional<int64_t> OptionalOf(bool has, int64_t value) {
   return has ? std::optional<int64_t>(value) : std::nullopt;
 }
@@ -92,12 +99,12 @@ PackedRecord RecordPacker::Pack(const ContextRecord& record) {
   packed.compile_prefix = prefixes_.Take(record.compile_prefix);
   packed.token_count = record.token_count;
   packed.created_at_ms = record.created_at_ms;
-  packed.compile_ms = record.compile_ms;
+  packed.compile_ms = Saturated(record.compile_ms);
   packed.ttl_seconds = record.ttl_seconds.value_or(0);
   packed.expires_at_ms = record.expires_at_ms.value_or(PackedRecord::kNever);
   packed.pin_until_ms = record.pin_until_ms.value_or(0);
   packed.last_used_at_ms = record.last_used_at_ms;
-  packed.hits = record.hits;
+  packed.hits = Saturated(record.hits);
   const HybridTime changed[] = {record.expiry_changed, record.pin_changed, record.tags_changed,
                                 record.name_changed, record.created};
   for (size_t field = 0; field < std::size(changed); ++field) {

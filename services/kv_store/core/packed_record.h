@@ -1,4 +1,4 @@
-// Context records as RecordTable keeps them: 192 bytes, and one block for what the user named. Values that
+// Context records as RecordTable keeps them: 160 bytes, and one block for what the user named. Values that
 // many records share (tenant, model, identity, compile prefix) are kept once and found by number. No locks:
 // one thread at a time, as the table's mutex says.
 #ifndef EPIC_SERVICES_KV_STORE_CORE_PACKED_RECORD_H_
@@ -29,15 +29,13 @@ struct alignas(32) PackedRecord {
   uint32_t compile_prefix = 0;
   uint32_t token_count = 0;
   int64_t created_at_ms = 0;
-  int64_t compile_ms = 0;
   int64_t ttl_seconds = 0;
   int64_t pin_until_ms = 0;
   int64_t last_used_at_ms = 0;
-  uint64_t hits = 0;
   std::array<int64_t, 5> changed_ms{};  // of expiry, pin, tags, name; then the beginning of its life
   std::array<uint32_t, 5> changed_counter{};
-  // u16 bytes of the name, of the error, number of tags, bytes of each tag; then all text. nullptr: none.
-  std::unique_ptr<char[]> texts;
+  uint32_t compile_ms = 0;  // this and hits stay at their highest value
+  uint32_t hits = 0;
   Durability durability = Durability::kReplicas;
   ContextState state = ContextState::kCompiling;
   Pin pin = Pin::kNone;
@@ -45,6 +43,8 @@ struct alignas(32) PackedRecord {
   bool has_ttl : 1 = false;
   bool pin_ends : 1 = false;
   bool touched : 1 = false;  // the table's own
+  // u16 bytes of the name, of the error, number of tags, bytes of each tag; then all text. nullptr: none.
+  std::unique_ptr<char[]> texts;
 
   std::string_view name() const;
   std::string_view error() const;
@@ -53,7 +53,7 @@ struct alignas(32) PackedRecord {
   bool expires() const { return expires_at_ms != kNever; }
   HybridTime name_changed() const { return {changed_ms[3], changed_counter[3]}; }
 };
-static_assert(sizeof(PackedRecord) == 192);
+static_assert(sizeof(PackedRecord) == 160);
 
 // Also finds a name that no record has yet.
 struct PackedName {

@@ -40,10 +40,11 @@ ContextRecord AnyRecord(Rng* rng) {
   }
   record.durability = static_cast<Durability>(rng->Below(3));
   record.state = static_cast<ContextState>(rng->Below(3));
-  record.compile_ms = AnyTime(rng);
+  record.compile_ms = static_cast<int64_t>(rng->Next() >> 32);
   record.error = AnyText(rng, 9);
   record.ttl_seconds = Maybe(rng);
   record.expires_at_ms = Maybe(rng);
+  record.created = AnyHybrid(rng);
   record.expiry_changed = AnyHybrid(rng);
   record.pin = static_cast<Pin>(rng->Below(3));
   record.pin_until_ms = Maybe(rng);
@@ -55,7 +56,7 @@ ContextRecord AnyRecord(Rng* rng) {
   record.name = AnyText(rng, 12);
   record.name_changed = AnyHybrid(rng);
   record.last_used_at_ms = AnyTime(rng);
-  record.hits = rng->Next();
+  record.hits = rng->Next() >> 32;
   return record;
 }
 
@@ -75,6 +76,17 @@ TEST(PackedRecordTest, EveryFieldComesBack) {
     EXPECT_FALSE(packed.HasTag("no such tag"));
     packer.Release(packed);
   }
+}
+
+TEST(PackedRecordTest, CountsStayAtTheirHighestValue) {
+  RecordPacker packer;
+  Rng rng(1);
+  ContextRecord record = AnyRecord(&rng);
+  record.hits = uint64_t{1} << 40;
+  record.compile_ms = int64_t{1} << 40;
+  const ContextRecord back = packer.Unpack(packer.Pack(record));
+  EXPECT_EQ(back.hits, 0xffffffffu);
+  EXPECT_EQ(back.compile_ms, 0xffffffff);
 }
 
 TEST(PackedRecordTest, SharedValuesGoWithTheirLastRecord) {

@@ -404,7 +404,7 @@ void RecordTable::Apply(const RecordPlan& plan) {
   MutexLock lock(&mu_);
   const ContextKey key = KeyOfRecord(plan.record);
   const uint32_t old = IndexOf(key);
-  const uint64_t hits = old != kNone && !plan.created ? records_[old].hits : 0;
+  const uint32_t hits = old != kNone && !plan.created ? records_[old].hits : 0;
   const int64_t last_used_at_ms =
       old != kNone && !plan.created ? records_[old].last_used_at_ms : plan.record.last_used_at_ms;
   EraseTombstone(key);
@@ -524,7 +524,7 @@ void RecordTable::Touch(const ContextKey& key) {
   const uint32_t index = IndexOf(key);
   if (index == kNone) return;
   PackedRecord& record = records_[index];
-  ++record.hits;
+  if (record.hits < std::numeric_limits<uint32_t>::max()) ++record.hits;
   record.last_used_at_ms = clock_->UnixMs();
   if (!record.touched) touched_.push_back(index);
   record.touched = true;
