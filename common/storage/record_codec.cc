@@ -32,18 +32,6 @@ void AppendOptional(std::string* out, const std::optional<T>& value) {
   AppendLittle<T>(out, value.value_or(T{}));
 }
 
-void AppendHybrid(std::string* out, const HybridTime& time) {
-  AppendLittle<int64_t>(out, time.unix_ms);
-  AppendLittle<uint32_t>(out, time.counter);
-}
-
-HybridTime TakeHybrid(ByteReader* reader) {
-  HybridTime time;
-  time.unix_ms = reader->Take<int64_t>();
-  time.counter = reader->Take<uint32_t>();
-  return time;
-}
-
 template <typename Enum>
 Enum TakeEnum(ByteReader* reader, Enum largest) {
   return static_cast<Enum>(reader->TakeUpTo<uint8_t>(static_cast<uint8_t>(largest)));
@@ -117,6 +105,18 @@ absl::Status TooLong(std::string_view field, uint64_t limit) {
 }
 
 }  // namespace
+
+void AppendHybrid(std::string* out, const HybridTime& time) {
+  AppendLittle<int64_t>(out, time.unix_ms);
+  AppendLittle<uint32_t>(out, time.counter);
+}
+
+HybridTime TakeHybrid(ByteReader* reader) {
+  HybridTime time;
+  time.unix_ms = reader->Take<int64_t>();
+  time.counter = reader->Take<uint32_t>();
+  return time;
+}
 
 absl::Status ValidateRecord(const ContextRecord& record) {
   if (record.id.text().size() != kCacheIdBytes)

@@ -29,6 +29,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/bytes.h"
+#include "common/storage/byte_reader.h"
 #include "common/storage/cache_id.h"
 #include "common/storage/context_record.h"
 
@@ -37,6 +38,10 @@ namespace epic {
 inline constexpr uint32_t kRecordFormatVersion = 2;
 inline constexpr uint32_t kTokensFormatVersion = 1;
 inline constexpr uint32_t kMaxRecordErrorBytes = 4096;
+
+// A hybrid time, as records and tombstones have it.
+void AppendHybrid(std::string* out, const HybridTime& time);
+HybridTime TakeHybrid(ByteReader* reader);
 
 // Whether every field fits its bound above. Errors: InvalidArgument with the field as its param.
 absl::Status ValidateRecord(const ContextRecord& record);

@@ -456,17 +456,6 @@ std::optional<ReplicaState> RecordTable::StateOf(const ContextKey& key) const {
   return state == ReplicaState{} ? std::nullopt : std::optional<ReplicaState>(state);
 }
 
-std::vector<ContextKey> RecordTable::KnownContexts() const {
-  MutexLock lock(&mu_);
-  std::vector<ContextKey> keys;
-  keys.reserve(keys_.size() + tombstones_.size());
-  for (const uint32_t index : keys_) keys.push_back(KeyOf(records_[index].key));
-  for (const auto& [key, tombstone] : tombstones_) {
-    if (!keys_.contains(key)) keys.push_back(KeyOf(key));
-  }
-  return keys;
-}
-
 std::optional<ReplicaState> RecordTable::PlanJoin(const ContextKey& key, const ReplicaState& state) {
   MutexLock lock(&mu_);
   Observe(LatestTime(state));

@@ -93,8 +93,6 @@ class RecordTable {
 
   // What is known of a context, expired records included; nullopt: nothing.
   std::optional<ReplicaState> StateOf(const ContextKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
-  // Every context of which something is known, in no order.
-  std::vector<ContextKey> KnownContexts() const ABSL_LOCKS_EXCLUDED(mu_);
   // Joined with `state`; nullopt when that brings nothing new. The owner writes it, then applies it.
   std::optional<ReplicaState> PlanJoin(const ContextKey& key, const ReplicaState& state)
       ABSL_LOCKS_EXCLUDED(mu_);

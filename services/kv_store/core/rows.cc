@@ -7,6 +7,7 @@
 #include "common/base/crc32c.h"
 #include "common/status/status_macros.h"
 #include "common/storage/byte_reader.h"
+#include "common/storage/record_codec.h"
 
 namespace epic::kv_store {
 namespace {
@@ -50,18 +51,6 @@ std::string Begin(uint32_t magic, uint32_t version) {
   AppendLittle<uint32_t>(&out, magic);
   AppendLittle<uint32_t>(&out, version);
   return out;
-}
-
-void AppendHybrid(std::string* out, const HybridTime& time) {
-  AppendLittle<int64_t>(out, time.unix_ms);
-  AppendLittle<uint32_t>(out, time.counter);
-}
-
-HybridTime TakeHybrid(ByteReader* reader) {
-  HybridTime time;
-  time.unix_ms = reader->Take<int64_t>();
-  time.counter = reader->Take<uint32_t>();
-  return time;
 }
 
 }  // namespace

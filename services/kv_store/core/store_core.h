@@ -105,15 +105,15 @@ class StoreCore final : public KvStore {
   // disk.
   uint64_t GenerationInMemory(std::string_view tenant, const ObjectKey& key);
   const Arena& arena() const { return *arena_; }
+
   // --- among nodes
 
   // What this node knows of a context; nullopt: nothing.
   std::optional<ReplicaState> StateOf(const ContextKey& key) const { return records_.StateOf(key); }
-  // Every context of which something is known, in no order. Later ones come to a node that joins as changes.
-  std::vector<ContextKey> KnownContexts() const { return records_.KnownContexts(); }
   // Joins what another node knows with what is known here; synced. `tokens` may be null where the context is
   // known here already, or gone in `state`. Errors: FailedPrecondition when they are needed, InvalidArgument
-  // when they are not those of the Cache ID; those of the disk: then nothing was changed.
+  // when they are not those of the Cache ID or the record is another context's; those of the disk: then
+  // nothing was changed.
   absl::Status JoinContext(const ContextKey& key, const ReplicaState& state,
                            const std::vector<TokenId>* tokens);
   // What a tombstone says is known from then on to nobody who asks here. Errors: those of the disk.

@@ -422,6 +422,29 @@ TEST_F(StoreCoreTest, TombstonesOfEveryVersionAreRead) {
   EXPECT_EQ(DecodeTombstone(AsBytes(row)).status().code(), absl::StatusCode::kUnimplemented);
 }
 
+TEST_F(StoreCoreTest, WhatAnotherNodeKnowsIsCheckedBeforeItCounts) {
+  const NewContext context = ContextOf(7), other = ContextOf(8);
+  auto there = MakeMemoryKvStore(1 << 20, &clock_);
+  ASSERT_OK_AND_ASSIGN(const CreateResult made, there->CreateContext(context));
+  const ContextKey key{context.tenant, made.record.id};
+  ContextRecord record = made.record;
+  record.variants.clear();
+  const auto join = [&](const ContextRecord& joined, const std::vector<TokenId>* tokens) {
+    return store_->JoinContext(key, {.record = joined, .tombstone = std::nullopt}, tokens).code();
+  };
+  EXPECT_EQ(join(record, nullptr), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(join(record, &other.tokens), absl::StatusCode::kInvalidArgument);
+  ContextRecord foreign = record;
+  foreign.tenant = "another";
+  EXPECT_EQ(join(foreign, &context.tokens), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(store_->StateOf(key), std::nullopt);
+  EXPECT_EQ(join(record, &context.tokens), absl::StatusCode::kOk);
+  EXPECT_EQ(join(record, nullptr), absl::StatusCode::kOk);  // known by now
+  Open();
+  ASSERT_OK_AND_ASSIGN(const std::vector<TokenId> tokens, store_->GetTokens(key.tenant, key.id));
+  EXPECT_EQ(tokens, context.tokens);
+}
+
 TEST_F(StoreCoreTest, TombstonesLiveSevenDays) {
   const CacheId id = Create(1).id;
   ASSERT_OK(store_->DeleteContext(kTenant, id));

@@ -258,6 +258,9 @@ absl::StatusOr<bool> StoreCore::DeleteContext(std::string_view tenant, const Cac
 
 absl::Status StoreCore::JoinContext(const ContextKey& key, const ReplicaState& state,
                                     const std::vector<TokenId>* tokens) {
+  if (state.record.has_value() && (state.record->tenant != key.tenant || state.record->id != key.id)) {
+    return absl::InvalidArgumentError("the record is another context's");
+  }
   const KeyLock lock(&locks_, key);
   const bool had_record = records_.StateOf(key).value_or(ReplicaState{}).record.has_value();
   const std::optional<ReplicaState> joined = records_.PlanJoin(key, state);

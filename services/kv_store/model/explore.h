@@ -12,7 +12,9 @@
 #define EPIC_SERVICES_KV_STORE_MODEL_EXPLORE_H_
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -121,6 +123,17 @@ class Explorer {
   std::vector<uint32_t> parents_;
   std::unordered_set<uint32_t, Hash, Equal> seen_;
 };
+
+// Explores, and prints how much that was.
+template <typename Machine>
+Exploration ExploreAndPrint(const Machine& machine, uint64_t most_states = 20'000'000) {
+  const auto begin = std::chrono::steady_clock::now();
+  const Exploration result = Explorer(machine, most_states).Run();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  std::printf("%llu states, %llu steps, %.1f s\n", static_cast<unsigned long long>(result.states),
+              static_cast<unsigned long long>(result.steps), took.count());
+  return result;
+}
 
 }  // namespace epic::kv_store
 

@@ -2,7 +2,6 @@
 // without it the machine shows how a promise breaks.
 #include "services/kv_store/model/objects_model.h"
 
-#include <chrono>
 #include <cstdio>
 
 #include <gtest/gtest.h>
@@ -11,13 +10,7 @@ namespace epic::kv_store {
 namespace {
 
 Exploration Explore(const ObjectRules& rules, const ObjectBounds& bounds) {
-  const ObjectsModel model(rules, bounds);
-  const auto begin = std::chrono::steady_clock::now();
-  const Exploration result = Explorer(model, 5'000'000).Run();
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-  std::printf("%llu states, %llu steps, %.1f s\n", static_cast<unsigned long long>(result.states),
-              static_cast<unsigned long long>(result.steps), took.count());
-  return result;
+  return ExploreAndPrint(ObjectsModel(rules, bounds), 5'000'000);
 }
 
 void ExpectNoFault(const ObjectBounds& bounds) {
