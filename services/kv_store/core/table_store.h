@@ -22,8 +22,16 @@
 
 namespace epic::kv_store {
 
-enum class Table : uint8_t { kRecords = 0, kTokens = 1, kTombstones = 2, kObjects = 3, kSlabs = 4 };
-inline constexpr size_t kTables = 5;
+// kNode: a few rows about the node itself, such as how often it was started.
+enum class Table : uint8_t {
+  kRecords = 0,
+  kTokens = 1,
+  kTombstones = 2,
+  kObjects = 3,
+  kSlabs = 4,
+  kNode = 5,
+};
+inline constexpr size_t kTables = 6;
 
 enum class Sync : uint8_t { kNo, kYes };
 

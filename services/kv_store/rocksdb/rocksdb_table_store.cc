@@ -29,8 +29,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<const char*, kTables> kFamilies = {"records", "tokens", "tombstones", "objects",
-                                                        "slabs"};
+constexpr std::array<const char*, kTables> kFamilies = {"records", "tokens", "tombstones",
+                                                        "objects", "slabs",  "node"};
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
 rocksdb::Slice ToSlice(std::string_view text) { return {text.data(), text.size()}; }
