@@ -54,6 +54,31 @@ TEST(FormatGoldenTest, TheHeaderOfAnExtentFile) {
   EXPECT_EQ(back, header);
 }
 
+TEST(FormatGoldenTest, ATombstoneOfTheThirdVersionIsWrittenAsItIsRead) {
+  const std::string golden = Golden("services/kv_store/golden/tombstone.v3.bin");
+  ASSERT_OK_AND_ASSIGN(const Tombstone tombstone, DecodeTombstone(AsBytes(golden)));
+  const Tombstone expected{.at = {1'700'000'000'123, 4},
+                           .cause = RemovalCause::kExpired,
+                           .deleted = {1'650'000'000'000, 7},
+                           .expired_life = {1'660'000'000'000, 8},
+                           .expired = {1'670'000'000'000, 9},
+                           .created_at_ms = 1'600'000'000'000};
+  EXPECT_EQ(tombstone, expected);
+  EXPECT_EQ(EncodeTombstone(tombstone), golden);
+}
+
+TEST(FormatGoldenTest, TombstonesOfEarlierVersionsAreRead) {
+  for (const int version : {1, 2}) {
+    SCOPED_TRACE(version);
+    const std::string golden =
+        Golden("services/kv_store/golden/tombstone.v" + std::to_string(version) + ".bin");
+    ASSERT_OK_AND_ASSIGN(const Tombstone tombstone, DecodeTombstone(AsBytes(golden)));
+    EXPECT_EQ(tombstone.at, (HybridTime{1'700'000'000'123, 4}));
+    EXPECT_EQ(tombstone.cause, RemovalCause::kExpired);
+    EXPECT_EQ(tombstone.created_at_ms.has_value(), version == 2);
+  }
+}
+
 TEST(FormatGoldenTest, AnEntryOfALaterVersionIsRefusedByName) {
   std::string later = Golden("services/kv_store/golden/object_entry.v2.bin");
   later[4] = 3;

@@ -42,11 +42,27 @@ def object_entry(number: int, extents) -> bytes:
     return with_crc(data)
 
 
+def hybrid(unix_ms: int, counter: int) -> bytes:
+    return struct.pack("<qI", unix_ms, counter)
+
+
+def tombstone(version: int) -> bytes:
+    data = b"ETB1" + struct.pack("<I", version) + hybrid(1_700_000_000_123, 4) + struct.pack("<B", 1)
+    if version == 2:
+        data += struct.pack("<q", 1_600_000_000_000)
+    if version >= 3:
+        data += struct.pack("<Bq", 1, 1_600_000_000_000)
+        data += hybrid(1_650_000_000_000, 7) + hybrid(1_660_000_000_000, 8) + hybrid(1_670_000_000_000, 9)
+    return with_crc(data)
+
+
 def main() -> None:
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent)
     (folder / "extent_header.v1.bin").write_bytes(extent_header(7, 262144))
     (folder / "object_entry.v1.bin").write_bytes(object_entry(0x0102030405, []))
     (folder / "object_entry.v2.bin").write_bytes(object_entry(77, [(0, 1, 3), (2, 4096, 1)]))
+    for version in (1, 2, 3):
+        (folder / f"tombstone.v{version}.bin").write_bytes(tombstone(version))
 
 
 if __name__ == "__main__":
