@@ -60,13 +60,18 @@ constexpr std::array kTable = {
               true},
     ErrorInfo{ErrorCode::kDeadline, "deadline_exceeded", kServer, 504, Absl::kDeadlineExceeded, true},
     ErrorInfo{ErrorCode::kStorageFull, "storage_full", kServer, 507, Absl::kResourceExhausted, false},
+    ErrorInfo{ErrorCode::kReservationConflict, "reservation_conflict", kInvalid, 409,
+              Absl::kFailedPrecondition, false},
+    ErrorInfo{ErrorCode::kReservationEnded, "reservation_ended", kInvalid, 409, Absl::kAborted, false},
+    ErrorInfo{ErrorCode::kLeaseEnded, "lease_ended", kInvalid, 409, Absl::kAborted, false},
+    ErrorInfo{ErrorCode::kLayerDamaged, "layer_damaged", kInvalid, 409, Absl::kDataLoss, true},
 };
 
 constexpr bool TableIsInEnumOrder() {
   for (size_t i = 0; i < kTable.size(); ++i) {
     if (static_cast<size_t>(kTable[i].code) != i) return false;
   }
-  return kTable.size() == static_cast<size_t>(ErrorCode::kStorageFull) + 1;
+  return kTable.size() == static_cast<size_t>(ErrorCode::kLayerDamaged) + 1;
 }
 static_assert(TableIsInEnumOrder());
 

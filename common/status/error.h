@@ -49,6 +49,11 @@ enum class ErrorCode : uint8_t {
   kInsufficientReplicas,
   kDeadline,
   kStorageFull,
+  // Of a store node to those who write and read objects there.
+  kReservationConflict,  // a layer is missing, being filled, or of other checksums: the token is still good
+  kReservationEnded,     // the token is good no more: reserve again
+  kLeaseEnded,           // acquire again
+  kLayerDamaged,         // its bytes did not arrive as they were sent: send the layer again
 };
 
 struct ErrorInfo {
