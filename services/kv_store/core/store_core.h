@@ -32,6 +32,7 @@
 #include "common/base/mutex.h"
 #include "common/storage/kv_store.h"
 #include "services/kv_store/core/arena.h"
+#include "services/kv_store/core/arena_writer.h"
 #include "services/kv_store/core/disk_watch.h"
 #include "services/kv_store/core/key_locks.h"
 #include "services/kv_store/core/object_table.h"
@@ -91,6 +92,9 @@ class StoreCore final : public KvStore {
   void Touch(std::string_view tenant, const CacheId& id) override;
   absl::StatusOr<std::unique_ptr<ObjectWriter>> Reserve(std::string_view tenant, const ObjectKey& key,
                                                         const KvLayout& layout) override;
+  // The same writer, to be filled in place.
+  absl::StatusOr<std::unique_ptr<ArenaWriter>> ReserveInArena(std::string_view tenant, const ObjectKey& key,
+                                                              const KvLayout& layout);
   absl::StatusOr<AcquireResult> Acquire(std::string_view tenant, const ObjectKey& key,
                                         const KvLayout& layout) override;
   absl::Status DropObject(std::string_view tenant, const ObjectKey& key) override;

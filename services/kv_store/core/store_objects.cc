@@ -47,7 +47,7 @@ absl::Status CheckObjectKey(const ObjectKey& key, const KvLayout& layout) {
 
 // --- writing an object ---
 
-class StoreCore::Writer final : public ObjectWriter {
+class StoreCore::Writer final : public ArenaWriter {
  public:
   Writer(StoreCore* core, TenantObjectKey key, const KvLayout& layout, std::vector<TokenId> tokens,
          std::unique_ptr<ArenaRegion> region)
@@ -70,18 +70,40 @@ class StoreCore::Writer final : public ObjectWriter {
     }
     if (object_ != nullptr || written_[layer])
       return absl::FailedPreconditionError("layer is written already");
-    const uint64_t blocks = BlocksPerLayer(layout);
-    const auto crcs = std::span(head_.block_crcs).subspan(layer * blocks, blocks);
-    CopyWithBlockCrcs(layout, slab, SlabIn(region_.get(), layout, layer), crcs);
-    written_[layer] = true;
+    CopyWithBlockCrcs(layout, slab, SlabIn(region_.get(), layout, layer), CrcsOf(layer));
+    written_[layer] = 1;
     return absl::OkStatus();
+  }
+
+  MutableByteSpan Buffer(uint32_t layer) override {
+    EPIC_CHECK(object_ == nullptr && layer < head_.layout.layers && !written_[layer]);
+    return SlabIn(region_.get(), head_.layout, layer);
+  }
+
+  absl::Status FinishLayer(uint32_t layer, std::span<const uint32_t> crcs) override {
+    const KvLayout& layout = head_.layout;
+    if (layer >= layout.layers || crcs.size() != BlocksPerLayer(layout)) {
+      return absl::InvalidArgumentError("a layer out of range, or a wrong number of checksums");
+    }
+    if (object_ != nullptr || written_[layer])
+      return absl::FailedPreconditionError("layer is written already");
+    ComputeBlockCrcs(layout, SlabIn(region_.get(), layout, layer), CrcsOf(layer));
+    if (!std::equal(crcs.begin(), crcs.end(), CrcsOf(layer).begin())) {
+      return Error(ErrorCode::kLayerDamaged,
+                   "layer " + std::to_string(layer) + " does not have its checksums; send it again");
+    }
+    written_[layer] = 1;
+    return absl::OkStatus();
+  }
+
+  Digest Build() const override {
+    EPIC_CHECK(object_ == nullptr && IsWhole());
+    return BuildDigest(head_.block_crcs);
   }
 
   absl::StatusOr<std::shared_ptr<const KvObject>> Commit() override {
     if (object_ == nullptr) {
-      if (std::find(written_.begin(), written_.end(), false) != written_.end()) {
-        return absl::FailedPreconditionError("a layer is missing");
-      }
+      if (!IsWhole()) return absl::FailedPreconditionError("a layer is missing");
       head_.build = BuildDigest(head_.block_crcs);
       object_ = std::make_shared<const HostObject>(std::move(head_), std::move(region_));
       --core_->reservations_;
@@ -92,9 +114,15 @@ class StoreCore::Writer final : public ObjectWriter {
   }
 
  private:
+  bool IsWhole() const { return std::find(written_.begin(), written_.end(), 0) == written_.end(); }
+  std::span<uint32_t> CrcsOf(uint32_t layer) {
+    const uint64_t blocks = BlocksPerLayer(head_.layout);
+    return std::span(head_.block_crcs).subspan(layer * blocks, blocks);
+  }
+
   StoreCore* const core_;
   const TenantObjectKey key_;
-  std::vector<bool> written_;
+  std::vector<uint8_t> written_;         // by layer; bytes, since layers may be finished side by side
   ObjectHead head_;                      // moved into object_ by the first Commit
   std::unique_ptr<ArenaRegion> region_;  // the same
   ObjectPtr object_;                     // set: committed, or tried to
@@ -119,6 +147,12 @@ std::unique_ptr<ArenaRegion> StoreCore::AllocateRegion(const KvLayout& layout) {
 absl::StatusOr<std::unique_ptr<ObjectWriter>> StoreCore::Reserve(std::string_view tenant,
                                                                  const ObjectKey& key,
                                                                  const KvLayout& layout) {
+  return ReserveInArena(tenant, key, layout);
+}
+
+absl::StatusOr<std::unique_ptr<ArenaWriter>> StoreCore::ReserveInArena(std::string_view tenant,
+                                                                       const ObjectKey& key,
+                                                                       const KvLayout& layout) {
   EPIC_RETURN_IF_ERROR(CheckObjectKey(key, layout));
   EPIC_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, GetTokens(tenant, key.id));
   if (tokens.size() != layout.tokens) {
