@@ -88,13 +88,19 @@ absl::StatusOr<std::optional<uint64_t>> MemoryTableStore::ReadInto(Table table, 
 
 absl::Status MemoryTableStore::Scan(Table table,
                                     const std::function<bool(std::string_view, std::string_view)>& visit) {
+  return ScanFrom(table, {}, visit);
+}
+
+absl::Status MemoryTableStore::ScanFrom(
+    Table table, std::string_view begin,
+    const std::function<bool(std::string_view, std::string_view)>& visit) {
   MemoryDisk::Rows rows;
   {
     MutexLock lock(&disk_->mu_);
     rows = disk_->current_[static_cast<size_t>(table)];
   }
-  for (const auto& [key, value] : rows) {
-    if (!visit(key, value)) break;
+  for (auto row = rows.lower_bound(begin); row != rows.end(); ++row) {
+    if (!visit(row->first, row->second)) break;
   }
   return absl::OkStatus();
 }

@@ -48,6 +48,8 @@ class MemoryTableStore final : public TableStore {
                                                    MutableByteSpan out) override;
   absl::Status Scan(Table table,
                     const std::function<bool(std::string_view, std::string_view)>& visit) override;
+  absl::Status ScanFrom(Table table, std::string_view begin,
+                        const std::function<bool(std::string_view, std::string_view)>& visit) override;
   uint64_t PhysicalBytes() override;
   uint64_t FreeBytes() override { return std::numeric_limits<uint64_t>::max(); }
   absl::Status Reclaim() override { return absl::OkStatus(); }

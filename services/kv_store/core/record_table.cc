@@ -476,6 +476,12 @@ void RecordTable::ApplyJoin(const ContextKey& key, const ReplicaState& joined) {
   }
 }
 
+HybridTime RecordTable::Tick(const HybridTime& seen) {
+  MutexLock lock(&mu_);
+  Observe(seen);
+  return NextTime();
+}
+
 std::vector<ContextKey> RecordTable::Expired(size_t limit) const {
   MutexLock lock(&mu_);
   const int64_t now_ms = clock_->UnixMs();

@@ -98,6 +98,9 @@ class RecordTable {
       ABSL_LOCKS_EXCLUDED(mu_);
   void ApplyJoin(const ContextKey& key, const ReplicaState& joined) ABSL_LOCKS_EXCLUDED(mu_);
 
+  // A time later than `seen` and than any before.
+  HybridTime Tick(const HybridTime& seen) ABSL_LOCKS_EXCLUDED(mu_);
+
   // Up to `limit` contexts past their expiry; tombstones past their life.
   std::vector<ContextKey> Expired(size_t limit) const ABSL_LOCKS_EXCLUDED(mu_);
   std::vector<ContextKey> OldTombstones(size_t limit) const ABSL_LOCKS_EXCLUDED(mu_);

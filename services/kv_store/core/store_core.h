@@ -67,6 +67,8 @@ struct StoreOptions {
   const Clock* clock = SystemClock::Get();    // outlives the store
   WriteBehind::Options writer;
   Scrubber::Options scrubber;  // off by default
+  // False: tombstones stay until ForgetTombstone. Nodes of a cluster say when.
+  bool forgets_tombstones = true;
 };
 
 class StoreCore final : public KvStore {
@@ -122,6 +124,24 @@ class StoreCore final : public KvStore {
                            const std::vector<TokenId>* tokens);
   // What a tombstone says is known from then on to nobody who asks here. Errors: those of the disk.
   absl::Status ForgetTombstone(const ContextKey& key);
+
+  // A time later than `seen` and than all that is known here: for a change that follows on them.
+  HybridTime Tick(const HybridTime& seen) { return records_.Tick(seen); }
+  // Up to `limit` contexts of which something is known here, in the order of their rows; from the first on,
+  // or behind `after`. Errors: those of the disk.
+  absl::StatusOr<std::vector<ContextKey>> KnownContexts(const std::optional<ContextKey>& after, size_t limit);
+  // The token ids of a context whose record is here, expired or not. Errors: NotFound; DataLoss when they are
+  // damaged; those of the disk.
+  absl::StatusOr<std::vector<TokenId>> StoredTokens(const ContextKey& key);
+  // As if this node had never heard of the context: record, token ids, objects and tombstone go, synced.
+  // Errors: those of the disk.
+  absl::Status ForgetContext(const ContextKey& key);
+  // When it returns OK, whatever was removed before the call is physically gone: token ids, slabs and what
+  // the log has of them. May take long. Errors: those of the disk.
+  absl::Status Erase();
+  // A row about this node; nullopt: none. Put is synced. Errors: those of the disk.
+  absl::StatusOr<std::optional<std::string>> GetNodeRow(std::string_view name);
+  absl::Status PutNodeRow(std::string_view name, std::string value);
 
   // Waits until every object committed before has been tried on disk.
   void DrainWrites() { writer_->Drain(); }

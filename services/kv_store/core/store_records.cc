@@ -345,15 +345,14 @@ void StoreCore::PersistUses() {
 void StoreCore::ReclaimIfDue() {
   const int64_t since_ns = deleted_since_ns_.load();
   if (since_ns == 0 || options_.clock->SteadyNs() - since_ns < kReclaimPeriodNs) return;
-  deleted_since_ns_ = 0;
-  if (!Reclaim().ok()) deleted_since_ns_ = options_.clock->SteadyNs();
+  Erase().IgnoreError();
 }
 
 void StoreCore::Housekeep() {
   objects_.EvictOverQuota();  // what was being written until now may go
   DropOrphans();
   ExpireDue();
-  ForgetOldTombstones();
+  if (options_.forgets_tombstones) ForgetOldTombstones();
   PersistUses();
   ReclaimIfDue();
 }

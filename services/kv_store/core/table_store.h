@@ -86,6 +86,15 @@ class TableStore {
   virtual absl::Status Scan(
       Table table, const std::function<bool(std::string_view key, std::string_view value)>& visit) = 0;
 
+  // The same from the first key on that is not less than `begin`. This one reads what comes before it too.
+  virtual absl::Status ScanFrom(
+      Table table, std::string_view begin,
+      const std::function<bool(std::string_view key, std::string_view value)>& visit) {
+    return Scan(table, [&](std::string_view key, std::string_view value) {
+      return key < begin || visit(key, value);
+    });
+  }
+
   // Bytes that the tables take on the disk (or in memory, where that is their disk).
   virtual uint64_t PhysicalBytes() = 0;
   // Bytes that the tables could still grow by before the disk is full, whoever fills it.

@@ -63,6 +63,14 @@ absl::Status WatchedTables::Scan(
   return status;
 }
 
+absl::Status WatchedTables::ScanFrom(
+    Table table, std::string_view begin,
+    const std::function<bool(std::string_view key, std::string_view value)>& visit) {
+  absl::Status status = inner_->ScanFrom(table, begin, visit);
+  watch_->Note(status);
+  return status;
+}
+
 absl::Status WatchedTables::Reclaim() {
   absl::Status status = inner_->Reclaim();
   watch_->Note(status);

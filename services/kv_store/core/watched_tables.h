@@ -23,6 +23,9 @@ class WatchedTables final : public TableStore {
                                                    MutableByteSpan out) override;
   absl::Status Scan(Table table,
                     const std::function<bool(std::string_view key, std::string_view value)>& visit) override;
+  absl::Status ScanFrom(
+      Table table, std::string_view begin,
+      const std::function<bool(std::string_view key, std::string_view value)>& visit) override;
   uint64_t PhysicalBytes() override { return inner_->PhysicalBytes(); }
   uint64_t FreeBytes() override { return inner_->FreeBytes(); }
   absl::Status Reclaim() override;

@@ -93,6 +93,10 @@ class FaultyTableStore final : public TableStore {
                     const std::function<bool(std::string_view, std::string_view)>& visit) override {
     return inner_->Scan(table, visit);
   }
+  absl::Status ScanFrom(Table table, std::string_view begin,
+                        const std::function<bool(std::string_view, std::string_view)>& visit) override {
+    return inner_->ScanFrom(table, begin, visit);
+  }
   uint64_t PhysicalBytes() override { return inner_->PhysicalBytes(); }
   uint64_t FreeBytes() override { return inner_->FreeBytes(); }
   absl::Status Reclaim() override { return inner_->Reclaim(); }
