@@ -77,6 +77,42 @@ DiskCopy ObjectTable::CopyOf(const Entry& entry) const {
           .layout = layouts_[entry.disk_layout]};
 }
 
+// --- who is told ---
+
+void ObjectTable::SetObserver(TableObserver* observer) {
+  MutexLock lock(&mu_);
+  observer_ = observer;
+}
+
+ObjectTiers ObjectTable::TiersOf(uint32_t index) const {
+  if (index == kNone) return {};
+  const Entry& entry = entries_[index];
+  ObjectTiers tiers{.in_memory = entry.memory != nullptr, .on_disk = entry.on_disk()};
+  if (tiers.in_memory) tiers.generation = entry.memory->region().generation();
+  if (tiers.any()) tiers.layout = tiers.in_memory ? entry.memory->layout() : layouts_[entry.disk_layout];
+  return tiers;
+}
+
+void ObjectTable::Tell(uint32_t index) {
+  if (observer_ != nullptr) observer_->ObjectChanged(KeyOf(entries_[index]), TiersOf(index));
+}
+
+ObjectTiers ObjectTable::Tiers(const ContextRef& context, const ObjectVariant& variant) const {
+  MutexLock lock(&mu_);
+  return TiersOf(FindEntry(context, variant));
+}
+
+std::vector<std::pair<TenantObjectKey, ObjectTiers>> ObjectTable::ListTiers(uint32_t* place,
+                                                                            size_t max) const {
+  MutexLock lock(&mu_);
+  std::vector<std::pair<TenantObjectKey, ObjectTiers>> list;
+  for (; *place < entries_.end() && list.size() < max; ++*place) {
+    ObjectTiers tiers = TiersOf(*place);
+    if (tiers.any()) list.emplace_back(KeyOf(entries_[*place]), tiers);
+  }
+  return list;
+}
+
 // --- pins ---
 
 PinState ObjectTable::PinOf(const Entry& entry) const {
@@ -132,6 +168,7 @@ void ObjectTable::ClearDisk(Entry* entry, Leaving leaving) {
 void ObjectTable::Erase(uint32_t index, MissCause cause) {
   Entry& entry = entries_[index];
   ClearDisk(&entry, Leaving::kOtherwise);
+  Tell(index);
   Remember(FingerprintOf(entry), cause);
   const uint32_t first = *contexts_.find(entry.context);
   if (first == index) {
@@ -204,7 +241,10 @@ ObjectPtr ObjectTable::FinishLoad(const TenantObjectKey& key, uint64_t number, c
   Entry& entry = entries_[index];
   if (entry.memory == nullptr && entry.on_disk() && entry.disk_number == number) {
     entry.loading = false;
-    if (object != nullptr) SetMemory(index, object);
+    if (object != nullptr) {
+      SetMemory(index, object);
+      Tell(index);
+    }
     entry.ticket = next_ticket_++;
     entry.disk_is_memory = true;
   }
@@ -229,6 +269,7 @@ ObjectTable::Published ObjectTable::Publish(const TenantObjectKey& key, ObjectPt
     entry.disk_is_memory = false;
     entry.loading = false;
     loaded_.SignalAll();
+    Tell(index);
   }
   const bool on_disk = entry.on_disk() && entry.disk_is_memory;
   return {.object = entry.memory, .ticket = entry.ticket, .first = first, .on_disk = on_disk};
@@ -279,6 +320,7 @@ void ObjectTable::SetDisk(const TenantObjectKey& key, const DiskCopy& copy, uint
   entry.disk_layout = layouts_.Take(copy.layout);
   entry.disk_number = copy.number;
   entry.disk_is_memory = ticket == entry.ticket;
+  Tell(index);
 }
 
 void ObjectTable::DropDisk(const TenantObjectKey& key, MissCause cause) {
@@ -289,7 +331,11 @@ void ObjectTable::DropDisk(const TenantObjectKey& key, MissCause cause) {
   ClearDisk(&entry, cause == MissCause::kEvicted ? Leaving::kEvicted : Leaving::kOtherwise);
   entry.loading = false;
   loaded_.SignalAll();
-  if (entry.memory == nullptr) Erase(index, cause);
+  if (entry.memory == nullptr) {
+    Erase(index, cause);
+  } else {
+    Tell(index);
+  }
 }
 
 void ObjectTable::Remove(const TenantObjectKey& key, MissCause cause) {
@@ -332,7 +378,11 @@ std::vector<ObjectPtr> ObjectTable::Evict(uint64_t bytes, bool only_over_quota) 
     const auto index = static_cast<uint32_t>(standing.owner);
     freed += standing.bytes;
     evicted.push_back(ClearMemory(&entries_[index], Leaving::kEvicted));
-    if (!entries_[index].on_disk()) Erase(index, MissCause::kEvicted);
+    if (entries_[index].on_disk()) {
+      Tell(index);
+    } else {
+      Erase(index, MissCause::kEvicted);
+    }
   }
   return evicted;
 }

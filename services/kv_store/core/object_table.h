@@ -33,6 +33,7 @@
 #include "services/kv_store/core/intern_pool.h"
 #include "services/kv_store/core/packed_key.h"
 #include "services/kv_store/core/rows.h"
+#include "services/kv_store/core/table_observer.h"
 
 namespace epic::kv_store {
 
@@ -71,6 +72,9 @@ class ObjectTable {
  public:
   // `clock` outlives the table.
   explicit ObjectTable(const Clock* clock, const ObjectTableOptions& options = {});
+
+  // Told from now on of every change of an object's tiers; nullptr: nobody is.
+  void SetObserver(TableObserver* observer) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Of the objects of a context that are there. Those that come later are without a pin until this is called.
   void SetPin(const ContextKey& key, const PinState& pin) ABSL_LOCKS_EXCLUDED(mu_);
@@ -133,6 +137,12 @@ class ObjectTable {
   std::vector<std::pair<TenantObjectKey, EvictionStanding>> PreviewEviction(uint64_t bytes) const
       ABSL_LOCKS_EXCLUDED(mu_);
 
+  // Where there are copies. Counts no use.
+  ObjectTiers Tiers(const ContextRef& context, const ObjectVariant& variant) const ABSL_LOCKS_EXCLUDED(mu_);
+  // Up to `max` objects from a place on, which moves behind them; fewer: no more. Begin with 0. An object
+  // that is there from the first call to the last comes once; what comes and goes meanwhile may be left out.
+  std::vector<std::pair<TenantObjectKey, ObjectTiers>> ListTiers(uint32_t* place, size_t max) const
+      ABSL_LOCKS_EXCLUDED(mu_);
   // Whether there is a copy in any tier. Counts no use.
   bool Contains(const ContextRef& context, const ObjectVariant& variant) const ABSL_LOCKS_EXCLUDED(mu_);
   // Variants that exist in any tier and their bytes, for a record's answer.
@@ -200,6 +210,9 @@ class ObjectTable {
   void SetMemory(uint32_t index, ObjectPtr object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   ObjectPtr ClearMemory(Entry* entry, Leaving leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ClearDisk(Entry* entry, Leaving leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ObjectTiers TiersOf(uint32_t index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Tells the observer where the object is now.
+  void Tell(uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // REQUIRES: the entry has no copy in memory any more.
   void Erase(uint32_t index, MissCause cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool MayLeaveMemory(const EvictionEntry& place) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -211,6 +224,7 @@ class ObjectTable {
 
   mutable Mutex mu_;
   CondVar loaded_;
+  TableObserver* observer_ ABSL_GUARDED_BY(mu_) = nullptr;
   Entries entries_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<uint32_t, ContextHash, ContextEqual, HugeAllocator<uint32_t>> contexts_
       ABSL_GUARDED_BY(mu_);

@@ -412,6 +412,7 @@ void RecordTable::Apply(const RecordPlan& plan) {
   record.hits = std::max(record.hits, hits);
   record.last_used_at_ms = std::max(record.last_used_at_ms, last_used_at_ms);
   ReleaseReservation(plan.record);
+  Tell(key);
 }
 
 void RecordTable::Abandon(const RecordPlan& plan) {
@@ -441,6 +442,7 @@ void RecordTable::ApplyRemoval(const ContextKey& key, const Tombstone& tombstone
   MutexLock lock(&mu_);
   InsertTombstone(key, tombstone);
   if (const uint32_t index = IndexOf(key); index != kNone) Erase(index);
+  Tell(key);
 }
 
 ReplicaState RecordTable::StateUnder(const ContextKey& key) const {
@@ -474,6 +476,7 @@ void RecordTable::ApplyJoin(const ContextKey& key, const ReplicaState& joined) {
   } else if (const uint32_t index = IndexOf(key); index != kNone) {
     Erase(index);
   }
+  Tell(key);
 }
 
 HybridTime RecordTable::Tick(const HybridTime& seen) {
@@ -507,6 +510,57 @@ std::vector<ContextKey> RecordTable::OldTombstones(size_t limit) const {
 void RecordTable::ForgetTombstone(const ContextKey& key) {
   MutexLock lock(&mu_);
   EraseTombstone(key);
+  Tell(key);
+}
+
+// --- who is told ---
+
+void RecordTable::SetObserver(TableObserver* observer) {
+  MutexLock lock(&mu_);
+  observer_ = observer;
+}
+
+ContextSummary RecordTable::SummaryAt(uint32_t index) const {
+  const PackedRecord& record = records_[index];
+  ContextSummary summary{.life = ContextLife::kLive,
+                         .state = record.state,
+                         .model_identity = packer_.IdentityAt(record.identity),
+                         .hidden = record.hidden,
+                         .token_count = record.token_count};
+  if (record.expires()) summary.expires_at_ms = record.expires_at_ms;
+  return summary;
+}
+
+ContextSummary RecordTable::SummaryUnder(const ContextKey& key) const {
+  if (const uint32_t index = IndexOf(key); index != kNone) return SummaryAt(index);
+  const Tombstone* const tombstone = TombstoneOf(key);
+  if (tombstone == nullptr) return {};
+  const bool deleted = tombstone->cause == RemovalCause::kDeleted;
+  return {.life = deleted ? ContextLife::kDeleted : ContextLife::kExpired};
+}
+
+void RecordTable::Tell(const ContextKey& key) {
+  if (observer_ != nullptr) observer_->ContextChanged(key, SummaryUnder(key));
+}
+
+ContextSummary RecordTable::SummaryOf(const ContextKey& key) const {
+  MutexLock lock(&mu_);
+  ContextSummary summary = SummaryUnder(key);
+  if (summary.expires_at_ms.has_value() && *summary.expires_at_ms <= clock_->UnixMs()) {
+    return {.life = ContextLife::kExpired};
+  }
+  return summary;
+}
+
+std::vector<std::pair<ContextKey, ContextSummary>> RecordTable::ListSummaries(uint32_t* place,
+                                                                              size_t max) const {
+  MutexLock lock(&mu_);
+  std::vector<std::pair<ContextKey, ContextSummary>> list;
+  for (; *place < records_.end() && list.size() < max; ++*place) {
+    const bool is_erased = records_[*place].token_count == 0;  // a record has tokens
+    if (!is_erased) list.emplace_back(KeyOf(records_[*place].key), SummaryAt(*place));
+  }
+  return list;
 }
 
 bool RecordTable::HasTombstone(const ContextKey& key) const {

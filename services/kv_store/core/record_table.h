@@ -36,6 +36,7 @@
 #include "services/kv_store/core/packed_record.h"
 #include "services/kv_store/core/replica_state.h"
 #include "services/kv_store/core/rows.h"
+#include "services/kv_store/core/table_observer.h"
 
 namespace epic::kv_store {
 
@@ -52,6 +53,9 @@ class RecordTable {
  public:
   // `clock` outlives the table.
   explicit RecordTable(const Clock* clock);
+
+  // Told from now on of every context that is created, changed or gone; nullptr: nobody is.
+  void SetObserver(TableObserver* observer) ABSL_LOCKS_EXCLUDED(mu_);
 
   // At start, in any order. Where a record and a tombstone of one key meet, the later change wins.
   void Load(const ContextRecord& record) ABSL_LOCKS_EXCLUDED(mu_);
@@ -106,6 +110,14 @@ class RecordTable {
   std::vector<ContextKey> OldTombstones(size_t limit) const ABSL_LOCKS_EXCLUDED(mu_);
   void ForgetTombstone(const ContextKey& key) ABSL_LOCKS_EXCLUDED(mu_);
   bool HasTombstone(const ContextKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
+
+  // What has become of a context.
+  ContextSummary SummaryOf(const ContextKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
+  // Up to `max` contexts that have a record, hidden and expired ones included, from a place on, which moves
+  // behind them; fewer: no more. Begin with 0. Those that do not change from the first call to the last come
+  // once; what changes meanwhile may be left out.
+  std::vector<std::pair<ContextKey, ContextSummary>> ListSummaries(uint32_t* place, size_t max) const
+      ABSL_LOCKS_EXCLUDED(mu_);
 
   void Touch(const ContextKey& key) ABSL_LOCKS_EXCLUDED(mu_);
   // Contexts touched since the last call.
@@ -187,6 +199,10 @@ class RecordTable {
   const Tombstone* TombstoneOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return TombstoneOf(RefOf(key));
   }
+  // Of a record that is there, as if it were not past its expiry.
+  ContextSummary SummaryAt(uint32_t index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ContextSummary SummaryUnder(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Tell(const ContextKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   ReplicaState StateUnder(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // The number of a live record. Errors: as Get.
   absl::StatusOr<uint32_t> Find(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -213,6 +229,7 @@ class RecordTable {
   const Clock* const clock_;
 
   mutable Mutex mu_;
+  TableObserver* observer_ ABSL_GUARDED_BY(mu_) = nullptr;
   RecordPacker packer_ ABSL_GUARDED_BY(mu_);
   Records records_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<uint32_t, KeyHash, KeyEqual, HugeAllocator<uint32_t>> keys_ ABSL_GUARDED_BY(mu_);

@@ -100,7 +100,9 @@ class StoreCore final : public KvStore {
   absl::StatusOr<AcquireResult> Acquire(std::string_view tenant, const ObjectKey& key,
                                         const KvLayout& layout) override;
   absl::Status DropObject(std::string_view tenant, const ObjectKey& key) override;
-  // Whether a live context has such an object, in memory or on disk. Counts no use and gives no lease.
+  // Where a live context has such an object. Counts no use and gives no lease.
+  ObjectTiers Where(std::string_view tenant, const ObjectKey& key) const;
+  // Whether it has one anywhere.
   bool Exists(std::string_view tenant, const ObjectKey& key) const;
   // How an object stands: what keeps it, or why it is not there.
   ObjectStanding Explain(std::string_view tenant, const ObjectKey& key) const;
@@ -142,6 +144,19 @@ class StoreCore final : public KvStore {
   // A row about this node; nullopt: none. Put is synced. Errors: those of the disk.
   absl::StatusOr<std::optional<std::string>> GetNodeRow(std::string_view name);
   absl::Status PutNodeRow(std::string_view name, std::string value);
+
+  // --- for who tells others of it (core/node)
+
+  // Told of every change from now on (table_observer.h); nullptr: nobody is. It outlives that.
+  void SetObserver(TableObserver* observer);
+  // All that there is, page by page; see the tables.
+  std::vector<std::pair<TenantObjectKey, ObjectTiers>> ListTiers(uint32_t* place, size_t max) const {
+    return objects_.ListTiers(place, max);
+  }
+  std::vector<std::pair<ContextKey, ContextSummary>> ListSummaries(uint32_t* place, size_t max) const {
+    return records_.ListSummaries(place, max);
+  }
+  ContextSummary SummaryOf(const ContextKey& key) const { return records_.SummaryOf(key); }
 
   // Waits until every object committed before has been tried on disk.
   void DrainWrites() { writer_->Drain(); }

@@ -252,6 +252,12 @@ absl::Status StoreCore::RemoveDiskCopy(const TenantObjectKey& key, uint64_t numb
   return status;
 }
 
+ObjectTiers StoreCore::Where(std::string_view tenant, const ObjectKey& key) const {
+  const ContextRef context{tenant, Pack(key.id)};
+  if (records_.Look(context).life != RecordTable::Life::kLive) return {};
+  return objects_.Tiers(context, key.variant);
+}
+
 bool StoreCore::Exists(std::string_view tenant, const ObjectKey& key) const {
   const ContextRef context{tenant, Pack(key.id)};
   return records_.Look(context).life == RecordTable::Life::kLive && objects_.Contains(context, key.variant);

@@ -348,6 +348,11 @@ void StoreCore::ReclaimIfDue() {
   Erase().IgnoreError();
 }
 
+void StoreCore::SetObserver(TableObserver* observer) {
+  records_.SetObserver(observer);
+  objects_.SetObserver(observer);
+}
+
 void StoreCore::Housekeep() {
   objects_.EvictOverQuota();  // what was being written until now may go
   DropOrphans();
