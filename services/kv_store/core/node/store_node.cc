@@ -1,0 +1,259 @@
+#include "services/kv_store/core/node/store_node.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "common/status/error.h"
+#include "common/status/status_macros.h"
+#include "common/storage/object_codec.h"
+
+namespace epic::kv_store {
+namespace {
+
+absl::Status LeaseEnded(LeaseState state) {
+  return Error(ErrorCode::kLeaseEnded,
+               state == LeaseState::kOtherLife
+                   ? "the node was started again since the lease was given; acquire the object again"
+                   : "the lease is over; acquire the object again, and renew it while bytes are read");
+}
+
+// What the core says of a broken call, for those who made it.
+absl::Status ForCaller(const absl::Status& status) {
+  if (!absl::IsInvalidArgument(status)) return status;
+  return Error(ErrorCode::kInvalidRequest, MessageOf(status), "layout");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StoreNode>> StoreNode::Open(StoreCore* store,
+                                                           const StoreNodeOptions& options) {
+  EPIC_ASSIGN_OR_RETURN(const uint64_t boots, CountBoot(store));
+  return std::unique_ptr<StoreNode>(new StoreNode(store, options, MakeIncarnation(boots, options.random())));
+}
+
+StoreNode::StoreNode(StoreCore* store, const StoreNodeOptions& options, uint64_t incarnation)
+    : store_(store),
+      incarnation_(incarnation),
+      reservations_(options.reservations, incarnation, options.clock, options.random),
+      leases_(options.leases, options.clock) {}
+
+// --- writing ---
+
+// nullptr: it exists.
+absl::StatusOr<std::unique_ptr<ArenaWriter>> StoreNode::TakeMemory(const ReserveItem& item) {
+  EPIC_RETURN_IF_ERROR(ForCaller(ValidateLayout(item.layout)));
+  const uint64_t bytes = ObjectBytes(item.layout);
+  if (bytes > kMaxObjectBytes) {
+    return Error(ErrorCode::kBodyTooLarge, "an object of " + std::to_string(bytes) +
+                                               " bytes; the store takes up to 4 GiB, so split the context");
+  }
+  const uint64_t capacity = store_->arena().capacity_bytes();
+  if (SlabFootprint(item.layout) > capacity) {
+    return FinalError(ErrorCode::kStorageFull,
+                      "an object of " + std::to_string(bytes) + " bytes is larger than the " +
+                          std::to_string(capacity) +
+                          " bytes of host memory; raise the store's memory or split the context");
+  }
+  const ObjectTiers tiers = store_->Where(item.tenant, item.key);
+  if (tiers.any() && tiers.layout == item.layout) return nullptr;
+  auto writer = store_->ReserveInArena(item.tenant, item.key, item.layout);
+  if (!writer.ok()) return ForCaller(writer.status());
+  return writer;
+}
+
+ReserveResult StoreNode::ReserveOne(PeerId peer, const ReserveItem& item) {
+  const auto begin = [&] { return TakeMemory(item); };
+  ReserveResult result = reservations_.Reserve(peer, item, begin);
+  if (result.status.ok() || CodeOf(result.status) != ErrorCode::kStorageFull || !MayFreeMemory())
+    return result;
+  return reservations_.Reserve(peer, item, begin);
+}
+
+std::vector<ReserveResult> StoreNode::Reserve(PeerId peer, std::span<const ReserveItem> items) {
+  std::vector<ReserveResult> results;
+  results.reserve(items.size());
+  for (const ReserveItem& item : items) results.push_back(ReserveOne(peer, item));
+  return results;
+}
+
+std::vector<TokenState> StoreNode::Heartbeat(std::span<const ReservationToken> tokens) {
+  std::vector<TokenState> states;
+  states.reserve(tokens.size());
+  for (const ReservationToken& token : tokens) states.push_back(reservations_.Heartbeat(token));
+  return states;
+}
+
+std::vector<TokenState> StoreNode::Abort(std::span<const ReservationToken> tokens) {
+  std::vector<TokenState> states;
+  states.reserve(tokens.size());
+  for (const ReservationToken& token : tokens) states.push_back(reservations_.Abort(token));
+  return states;
+}
+
+absl::Status StoreNode::WriteLayers(const ReservationToken& token, const WholeObject& object) {
+  const KvLayout& layout = object.item.layout;
+  const uint64_t blocks = BlocksPerLayer(layout);
+  for (uint32_t layer = 0; layer < layout.layers; ++layer) {
+    EPIC_ASSIGN_OR_RETURN(LayerFill fill, BeginLayer(token, layer));
+    std::memcpy(fill.bytes().data(), object.layers[layer].data(), object.layers[layer].size());
+    EPIC_RETURN_IF_ERROR(
+        FinishLayer(std::move(fill), std::span(object.block_crcs).subspan(layer * blocks, blocks)));
+  }
+  return absl::OkStatus();
+}
+
+PutResult StoreNode::PutOne(PeerId peer, const WholeObject& object) {
+  PutResult result;
+  const KvLayout& layout = object.item.layout;
+  result.reserved.status = ForCaller(ValidateLayout(layout));
+  if (!result.reserved.status.ok()) return result;
+  const bool whole = object.layers.size() == layout.layers &&
+                     object.block_crcs.size() == BlockCount(layout) &&
+                     std::all_of(object.layers.begin(), object.layers.end(),
+                                 [&](ByteSpan slab) { return slab.size() == layout.LayerBytes(); });
+  if (!whole) {
+    result.reserved.status =
+        Error(ErrorCode::kInvalidRequest, "layers or checksums are not those of the layout; send all of them",
+              "layers");
+    return result;
+  }
+  result.reserved = ReserveOne(peer, object.item);
+  if (result.reserved.outcome != ReserveOutcome::kReserved) return result;
+  const ReservationToken token = result.reserved.token;
+  if (absl::Status status = WriteLayers(token, object); !status.ok()) {
+    result.committed = status;
+  } else {
+    result.committed = Commit(token, object.build);
+  }
+  if (!result.committed.ok()) reservations_.Abort(token);
+  return result;
+}
+
+std::vector<PutResult> StoreNode::Put(PeerId peer, std::span<const WholeObject> objects) {
+  std::vector<PutResult> results;
+  results.reserve(objects.size());
+  for (const WholeObject& object : objects) results.push_back(PutOne(peer, object));
+  return results;
+}
+
+// --- reading ---
+
+LeaseResult StoreNode::FindOne(const AcquireItem& item) {
+  LeaseResult result;
+  auto found = store_->Acquire(item.tenant, item.key, item.layout);
+  if (found.ok() && found->cause == MissCause::kNoMemory && found->object == nullptr && MayFreeMemory()) {
+    found = store_->Acquire(item.tenant, item.key, item.layout);
+  }
+  if (!found.ok()) {
+    result.status = ForCaller(found.status());
+    return result;
+  }
+  result.outcome = found->object == nullptr ? AcquireOutcome::kMiss : AcquireOutcome::kLeased;
+  result.cause = found->cause;
+  // The store has no other objects.
+  result.object = std::static_pointer_cast<const HostObject>(std::move(found->object));
+  return result;
+}
+
+std::vector<LeaseResult> StoreNode::Acquire(PeerId peer, std::span<const AcquireItem> items,
+                                            int64_t duration_ms) {
+  std::vector<LeaseResult> results;
+  std::vector<ObjectPtr> objects;
+  results.reserve(items.size());
+  objects.reserve(items.size());
+  for (const AcquireItem& item : items) {
+    results.push_back(FindOne(item));
+    if (results.back().object != nullptr) objects.push_back(results.back().object);
+  }
+  const auto numbers = leases_.Grant(peer, objects, duration_ms);
+  auto number = numbers.begin();
+  for (LeaseResult& result : results) {
+    if (result.object == nullptr) continue;
+    const std::optional<uint64_t> granted = *number++;
+    if (!granted.has_value()) {
+      result = {};
+      result.status = RetryLater(ErrorCode::kQueueFull,
+                                 "there are too many leases; release those that are not needed", 1000);
+      continue;
+    }
+    result.lease = {.incarnation = incarnation_, .number = *granted};
+    result.generation = {.incarnation = incarnation_, .counter = result.object->region().generation()};
+    result.duration_ms = leases_.BoundedMs(duration_ms);
+  }
+  return results;
+}
+
+absl::StatusOr<ObjectPtr> StoreNode::Read(PeerId peer, const LeaseId& lease) {
+  if (lease.incarnation != incarnation_) return LeaseEnded(LeaseState::kOtherLife);
+  ObjectPtr object = leases_.Find(peer, lease.number);
+  if (object == nullptr) return LeaseEnded(LeaseState::kEnded);
+  return object;
+}
+
+// `ask` gets the numbers of leases of this life and says which are held.
+template <typename Ask>
+std::vector<LeaseState> StoreNode::AskLeases(std::span<const LeaseId> leases, Ask ask) const {
+  std::vector<uint64_t> numbers;
+  numbers.reserve(leases.size());
+  for (const LeaseId& lease : leases) {
+    if (lease.incarnation == incarnation_) numbers.push_back(lease.number);
+  }
+  const std::vector<bool> held = ask(numbers);
+  std::vector<LeaseState> states;
+  states.reserve(leases.size());
+  auto next = held.begin();
+  for (const LeaseId& lease : leases) {
+    if (lease.incarnation != incarnation_) {
+      states.push_back(LeaseState::kOtherLife);
+    } else {
+      states.push_back(*next++ ? LeaseState::kHeld : LeaseState::kEnded);
+    }
+  }
+  return states;
+}
+
+std::vector<LeaseState> StoreNode::Confirm(PeerId peer, std::span<const LeaseId> leases, bool release) {
+  return AskLeases(leases, [&](std::span<const uint64_t> numbers) {
+    return release ? leases_.Release(peer, numbers) : leases_.Check(peer, numbers);
+  });
+}
+
+std::vector<LeaseState> StoreNode::Renew(PeerId peer, std::span<const LeaseId> leases, int64_t duration_ms) {
+  return AskLeases(
+      leases, [&](std::span<const uint64_t> numbers) { return leases_.Renew(peer, numbers, duration_ms); });
+}
+
+std::vector<LeaseState> StoreNode::Release(PeerId peer, std::span<const LeaseId> leases) {
+  return Confirm(peer, leases, /*release=*/true);
+}
+
+std::vector<ObjectTiers> StoreNode::Exists(std::span<const ObjectName> names) const {
+  std::vector<ObjectTiers> tiers;
+  tiers.reserve(names.size());
+  for (const ObjectName& name : names) tiers.push_back(store_->Where(name.tenant, name.key));
+  return tiers;
+}
+
+std::vector<absl::Status> StoreNode::Drop(std::span<const ObjectName> names) {
+  std::vector<absl::Status> results;
+  results.reserve(names.size());
+  for (const ObjectName& name : names) results.push_back(store_->DropObject(name.tenant, name.key));
+  return results;
+}
+
+// --- time ---
+
+void StoreNode::Goodbye(PeerId peer) {
+  leases_.Goodbye(peer);
+  reservations_.Goodbye(peer);
+}
+
+bool StoreNode::MayFreeMemory() { return leases_.Sweep() + reservations_.Sweep() > 0; }
+
+void StoreNode::Sweep() {
+  leases_.Sweep();
+  reservations_.Sweep();
+}
+
+}  // namespace epic::kv_store
