@@ -257,6 +257,8 @@ absl::Status OpenFailed(const std::string& dir, const rocksdb::Status& status) {
 
 }  // namespace
 
+std::string_view TableName(Table table) { return kFamilies[static_cast<size_t>(table)]; }
+
 absl::StatusOr<std::unique_ptr<TableStore>> OpenRocksDbTables(const RocksDbOptions& options) {
   std::error_code error;
   fs::create_directories(options.dir, error);

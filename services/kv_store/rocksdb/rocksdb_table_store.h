@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
 #include "services/kv_store/core/table_store.h"
@@ -22,6 +23,9 @@ struct RocksDbOptions {
   std::string dir;              // made if it does not exist
   rocksdb::Env* env = nullptr;  // outlives the store; nullptr: the system's
 };
+
+// The name of a table on disk: its column family.
+std::string_view TableName(Table table);
 
 // Errors: FailedPrecondition when another process (or store) has the directory, PermissionDenied when it
 // cannot be made or written, DataLoss when its contents are damaged, or those of TableStore. Messages name
