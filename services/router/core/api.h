@@ -18,21 +18,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/base/cancel.h"
+#include "common/base/request_scope.h"
 #include "common/storage/cache_id.h"
 #include "common/storage/context_record.h"
 #include "common/storage/kv_store.h"
 
 namespace epic {
-
-// Who asks, since when, until when, and whether they are still there. Made by the door.
-struct RequestScope {
-  std::string request_id;
-  std::string tenant = "default";
-  CancelToken cancel;
-  int64_t received_steady_ns = 0;
-  int64_t deadline_steady_ns = 0;  // 0: none
-};
 
 // One part of a message's content: text, or a context by Cache ID or by name.
 struct ContentPart {

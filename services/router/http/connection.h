@@ -22,7 +22,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/base/executor.h"
-#include "services/router/core/request_ids.h"
+#include "common/base/request_ids.h"
 #include "services/router/http/exchange.h"
 #include "services/router/http/handlers.h"
 #include "services/router/http/http_event.h"

@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "common/base/executor.h"
+#include "common/rpc/grpc_listener.h"
+#include "common/rpc/rpc_call.h"
 #include "common/status/status_macros.h"
 #include "epic/v1/admin.grpc.pb.h"
-#include "services/router/rpc/grpc_listener.h"
-#include "services/router/rpc/rpc_call.h"
 
 namespace epic {
 namespace {

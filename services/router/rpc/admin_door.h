@@ -12,8 +12,8 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "common/rpc/rpc_event.h"
 #include "services/router/core/api.h"
-#include "services/router/rpc/rpc_event.h"
 
 namespace epic {
 

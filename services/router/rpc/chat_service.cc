@@ -6,7 +6,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "common/base/mutex.h"
-#include "common/rpc/grpc_status.h"
 #include "common/status/error.h"
 #include "services/router/rpc/convert.h"
 
@@ -44,8 +43,7 @@ class ChatStream final : public ChatSink,
     ended_ = true;
     const absl::Status end =
         overflow_ ? Error(ErrorCode::kClientGone, "the client reads too slowly: its stream was cut") : status;
-    call_.SetOutcome(end);
-    final_status_ = ToGrpcStatus(end);
+    final_status_ = call_.SetOutcome(end);
     FinishIfDrained();
   }
 

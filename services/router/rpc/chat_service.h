@@ -6,9 +6,9 @@
 
 #include <cstddef>
 
+#include "common/rpc/rpc_call.h"
 #include "epic/v1/chat.grpc.pb.h"
 #include "services/router/core/api.h"
-#include "services/router/rpc/rpc_call.h"
 
 namespace epic {
 

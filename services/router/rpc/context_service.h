@@ -3,9 +3,9 @@
 #ifndef EPIC_SERVICES_ROUTER_RPC_CONTEXT_SERVICE_H_
 #define EPIC_SERVICES_ROUTER_RPC_CONTEXT_SERVICE_H_
 
+#include "common/rpc/rpc_call.h"
 #include "epic/v1/contexts.grpc.pb.h"
 #include "services/router/core/api.h"
-#include "services/router/rpc/rpc_call.h"
 
 namespace epic {
 

@@ -2,9 +2,9 @@
 
 #include <utility>
 
+#include "common/rpc/grpc_listener.h"
 #include "services/router/rpc/chat_service.h"
 #include "services/router/rpc/context_service.h"
-#include "services/router/rpc/grpc_listener.h"
 #include "services/router/rpc/model_service.h"
 
 namespace epic {

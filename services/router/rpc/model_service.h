@@ -2,9 +2,9 @@
 #ifndef EPIC_SERVICES_ROUTER_RPC_MODEL_SERVICE_H_
 #define EPIC_SERVICES_ROUTER_RPC_MODEL_SERVICE_H_
 
+#include "common/rpc/rpc_call.h"
 #include "epic/v1/models.grpc.pb.h"
 #include "services/router/core/api.h"
-#include "services/router/rpc/rpc_call.h"
 
 namespace epic {
 

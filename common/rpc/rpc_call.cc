@@ -1,7 +1,6 @@
-#include "services/router/rpc/rpc_call.h"
+#include "common/rpc/rpc_call.h"
 
-#include "common/rpc/grpc_status.h"
-#include "services/router/rpc/call_scope.h"
+#include "common/rpc/call_scope.h"
 
 namespace epic {
 namespace {
@@ -22,10 +21,11 @@ void RpcCall::Cancel(bool by_client) {
   cancelled_by_client_ = true;
 }
 
-void RpcCall::SetOutcome(const absl::Status& status) {
+grpc::Status RpcCall::SetOutcome(const absl::Status& status) {
   MutexLock lock(&mu_);
   outcome_ = status.ok() ? std::nullopt : std::optional<ErrorCode>(CodeOf(status));
   cause_ = !status.ok() && IsUnexpected(status) ? MessageOf(status) : std::string();
+  return parts_->to_grpc(status);
 }
 
 void RpcCall::Report() {
@@ -53,10 +53,7 @@ void RpcCall::Report() {
   parts_->observer(event);
 }
 
-void UnaryCall::End(const absl::Status& status) {
-  call_.SetOutcome(status);
-  Finish(ToGrpcStatus(status));
-}
+void UnaryCall::End(const absl::Status& status) { Finish(call_.SetOutcome(status)); }
 
 absl::Status DoorIsFull() {
   return RetryLater(ErrorCode::kQueueFull, "too many requests wait: try again later", 1000);

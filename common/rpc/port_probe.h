@@ -1,7 +1,7 @@
 // Whether an address can be listened on, asked of the kernel before gRPC is: gRPC tells a taken port only to
 // its own log, as raw text, and returns no reason. Free function, any thread.
-#ifndef EPIC_SERVICES_ROUTER_RPC_PORT_PROBE_H_
-#define EPIC_SERVICES_ROUTER_RPC_PORT_PROBE_H_
+#ifndef EPIC_COMMON_RPC_PORT_PROBE_H_
+#define EPIC_COMMON_RPC_PORT_PROBE_H_
 
 #include <string>
 
@@ -16,4 +16,4 @@ absl::Status CheckCanListen(const std::string& address);
 
 }  // namespace epic
 
-#endif  // EPIC_SERVICES_ROUTER_RPC_PORT_PROBE_H_
+#endif  // EPIC_COMMON_RPC_PORT_PROBE_H_

@@ -1,7 +1,7 @@
 // One gRPC server: services, health and reflection on one address. Owned by a door; Listen and Stop are
 // called by one thread.
-#ifndef EPIC_SERVICES_ROUTER_RPC_GRPC_LISTENER_H_
-#define EPIC_SERVICES_ROUTER_RPC_GRPC_LISTENER_H_
+#ifndef EPIC_COMMON_RPC_GRPC_LISTENER_H_
+#define EPIC_COMMON_RPC_GRPC_LISTENER_H_
 
 #include <grpcpp/grpcpp.h>
 
@@ -17,8 +17,8 @@ namespace epic {
 
 class GrpcListener {
  public:
-  // Once. `services` outlive the listener. Errors: Unavailable when the address cannot be bound;
-  // InvalidArgument when it is none.
+  // Once. `address`: HOST:PORT, or unix:PATH of a socket. `services` outlive the listener. Errors:
+  // Unavailable when the address cannot be bound; InvalidArgument when it is none.
   absl::Status Listen(const std::string& address, size_t max_message_bytes,
                       const std::vector<grpc::Service*>& services);
   uint16_t port() const { return port_; }
@@ -34,4 +34,4 @@ class GrpcListener {
 
 }  // namespace epic
 
-#endif  // EPIC_SERVICES_ROUTER_RPC_GRPC_LISTENER_H_
+#endif  // EPIC_COMMON_RPC_GRPC_LISTENER_H_

@@ -1,4 +1,4 @@
-#include "services/router/rpc/port_probe.h"
+#include "common/rpc/port_probe.h"
 
 #include <netdb.h>
 #include <sys/socket.h>

@@ -1,7 +1,7 @@
 // The ids of requests: which of a client's are taken, and new ones where it sends none. Owned by a door.
 // Thread-safe.
-#ifndef EPIC_SERVICES_ROUTER_CORE_REQUEST_IDS_H_
-#define EPIC_SERVICES_ROUTER_CORE_REQUEST_IDS_H_
+#ifndef EPIC_COMMON_BASE_REQUEST_IDS_H_
+#define EPIC_COMMON_BASE_REQUEST_IDS_H_
 
 #include <atomic>
 #include <cstdint>
@@ -25,4 +25,4 @@ class RequestIds {
 
 }  // namespace epic
 
-#endif  // EPIC_SERVICES_ROUTER_CORE_REQUEST_IDS_H_
+#endif  // EPIC_COMMON_BASE_REQUEST_IDS_H_

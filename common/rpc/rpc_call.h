@@ -3,8 +3,8 @@
 // A service makes one per call and hands it to gRPC, which ends it. Handlers run on gRPC's threads, of which
 // there are as few as two, and streams are written by the same ones: so what may block runs on the executor
 // of the door, in a queue of bounded length. Thread-safe.
-#ifndef EPIC_SERVICES_ROUTER_RPC_RPC_CALL_H_
-#define EPIC_SERVICES_ROUTER_RPC_RPC_CALL_H_
+#ifndef EPIC_COMMON_RPC_RPC_CALL_H_
+#define EPIC_COMMON_RPC_RPC_CALL_H_
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
@@ -20,10 +20,11 @@
 #include "common/base/clock.h"
 #include "common/base/executor.h"
 #include "common/base/mutex.h"
+#include "common/base/request_ids.h"
+#include "common/base/request_scope.h"
+#include "common/rpc/grpc_status.h"
+#include "common/rpc/rpc_event.h"
 #include "common/status/error.h"
-#include "services/router/core/api.h"
-#include "services/router/core/request_ids.h"
-#include "services/router/rpc/rpc_event.h"
 
 namespace epic {
 
@@ -33,6 +34,7 @@ struct RpcParts {
   Executor* executor = nullptr;  // for what may block
   RequestIds* request_ids = nullptr;
   RpcObserver observer;
+  grpc::Status (*to_grpc)(const absl::Status& status) = &ToGrpcStatus;
 };
 
 class RpcCall {
@@ -43,8 +45,8 @@ class RpcCall {
   const RequestScope& scope() const { return scope_; }
   // Ends the work for the call. `by_client`: gRPC says that the client went or its deadline is over.
   void Cancel(bool by_client) ABSL_LOCKS_EXCLUDED(mu_);
-  // Before the status is handed to gRPC; the last one counts.
-  void SetOutcome(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
+  // Notes how the call ends and returns what to hand to gRPC; the last one counts.
+  grpc::Status SetOutcome(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   // Once, when gRPC is done with the call.
   void Report() ABSL_LOCKS_EXCLUDED(mu_);
 
@@ -103,4 +105,4 @@ grpc::ServerUnaryReactor* Answer(const RpcParts* parts, grpc::CallbackServerCont
 
 }  // namespace epic
 
-#endif  // EPIC_SERVICES_ROUTER_RPC_RPC_CALL_H_
+#endif  // EPIC_COMMON_RPC_RPC_CALL_H_

@@ -1,4 +1,4 @@
-#include "services/router/rpc/call_scope.h"
+#include "common/rpc/call_scope.h"
 
 #include <chrono>
 #include <string_view>

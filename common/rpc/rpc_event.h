@@ -1,7 +1,7 @@
 // What the gRPC doors tell about each call when it is over, for the log and the metrics. A plain value; no
 // text of users in it.
-#ifndef EPIC_SERVICES_ROUTER_RPC_RPC_EVENT_H_
-#define EPIC_SERVICES_ROUTER_RPC_RPC_EVENT_H_
+#ifndef EPIC_COMMON_RPC_RPC_EVENT_H_
+#define EPIC_COMMON_RPC_RPC_EVENT_H_
 
 #include <cstdint>
 #include <functional>
@@ -23,4 +23,4 @@ using RpcObserver = std::function<void(const RpcEvent&)>;
 
 }  // namespace epic
 
-#endif  // EPIC_SERVICES_ROUTER_RPC_RPC_EVENT_H_
+#endif  // EPIC_COMMON_RPC_RPC_EVENT_H_

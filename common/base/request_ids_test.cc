@@ -1,4 +1,4 @@
-#include "services/router/core/request_ids.h"
+#include "common/base/request_ids.h"
 
 #include <set>
 
