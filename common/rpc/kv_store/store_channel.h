@@ -1,0 +1,75 @@
+// A client's way to one store node: channel, deadlines, and the one retry that a restart of the node calls
+// for. Owned by the clients that share it (record_client.h, remote_kv_store.h). Thread-safe.
+#ifndef EPIC_COMMON_RPC_KV_STORE_STORE_CHANNEL_H_
+#define EPIC_COMMON_RPC_KV_STORE_STORE_CHANNEL_H_
+
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "epic/v1/kv_store.grpc.pb.h"
+
+namespace epic {
+
+struct StoreChannelOptions {
+  std::string address;           // HOST:PORT, or unix:PATH
+  int64_t call_ms = 10'000;      // deadline of a call that moves no layers
+  int64_t reconnect_ms = 2'000;  // how long the one retry waits for a node that is being restarted
+  int64_t max_message_bytes = int64_t{128} << 20;  // of an answer: token ids of the longest contexts
+};
+
+class StoreChannel {
+ public:
+  using Stub = v1::KvStoreService::Stub;
+
+  // Connects when it is first used.
+  explicit StoreChannel(const StoreChannelOptions& options);
+
+  // A call with one answer. Tried again once when the node cannot be reached: what is sent must bear to
+  // arrive twice. Errors: what the node says; Unavailable when it cannot be reached; DeadlineExceeded.
+  template <typename Request, typename Response>
+  absl::StatusOr<Response> Call(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                                const Request& request) {
+    Response response;
+    const absl::Status status = Try([&](grpc::ClientContext* context) {
+      response.Clear();
+      return (stub_.get()->*method)(context, request, &response);
+    });
+    if (!status.ok()) return status;
+    return response;
+  }
+
+  Stub* stub() const { return stub_.get(); }
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
+  const StoreChannelOptions& options() const { return options_; }
+
+ private:
+  template <typename Attempt>
+  absl::Status Try(Attempt attempt) const {
+    grpc::ClientContext first;
+    SetDeadline(&first, options_.call_ms);
+    const grpc::Status status = attempt(&first);
+    if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return ToStatus(status);
+    grpc::ClientContext second;
+    second.set_wait_for_ready(true);
+    SetDeadline(&second, options_.reconnect_ms);
+    const grpc::Status again = attempt(&second);
+    // What was wrong, rather than that waiting for it did not help.
+    return ToStatus(again.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ? status : again);
+  }
+  static void SetDeadline(grpc::ClientContext* context, int64_t ms);
+  static absl::Status ToStatus(const grpc::Status& status);
+
+  const StoreChannelOptions options_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<Stub> stub_;
+};
+
+}  // namespace epic
+
+#endif  // EPIC_COMMON_RPC_KV_STORE_STORE_CHANNEL_H_

@@ -1,0 +1,170 @@
+// The records of a store through its gRPC door on loopback, as a client sees them.
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "common/base/random.h"
+#include "common/rpc/grpc_status.h"
+#include "common/rpc/kv_store/record_client.h"
+#include "common/status/error.h"
+#include "common/testing/status_matchers.h"
+#include "services/kv_store/core/store_core.h"
+#include "services/kv_store/rpc/store_door.h"
+#include "services/kv_store/testing/store_fixtures.h"
+
+namespace epic::kv_store {
+namespace {
+
+constexpr uint64_t kMemory = uint64_t{1} << 20;
+
+class RecordCallsTest : public ::testing::Test {
+ protected:
+  RecordCallsTest() { Serve({.address = "127.0.0.1:0"}); }
+
+  void Serve(const StoreDoorOptions& options) {
+    door_.reset();
+    auto door = StoreDoor::Start(options, store_.get(), &clock_);
+    ASSERT_OK(door);
+    door_ = *std::move(door);
+    channel_ = std::make_shared<StoreChannel>(StoreChannelOptions{.address = Address(), .reconnect_ms = 300});
+    client_ = std::make_unique<RecordClient>(channel_, &clock_);
+  }
+  std::string Address() const { return "127.0.0.1:" + std::to_string(door_->port()); }
+  CacheId IdOf(const NewContext& context) const {
+    return CacheId::Of(context.tenant, context.model_identity, context.tokens);
+  }
+
+  ManualClock clock_;
+  const std::unique_ptr<KvStore> store_ = MakeMemoryKvStore(kMemory, &clock_);
+  std::unique_ptr<StoreDoor> door_;
+  std::shared_ptr<StoreChannel> channel_;
+  std::unique_ptr<RecordClient> client_;
+};
+
+TEST_F(RecordCallsTest, ARecordIsWhatTheStoreHas) {
+  NewContext context = ContextOf(1, 8, "a");
+  context.name = "../../\xc3\xa9\xff\n";
+  context.tags = {"", "x"};
+  context.ttl_seconds = 60;
+  const auto created = client_->CreateContext(context);
+  ASSERT_OK(created);
+  EXPECT_TRUE(created->created);
+  const CacheId id = IdOf(context);
+  const auto stored = store_->GetContext("a", id);
+  ASSERT_OK(stored);
+  EXPECT_EQ(created->record, *stored);
+  EXPECT_EQ(*client_->GetContext("a", id), *stored);
+  EXPECT_EQ(*client_->FindByName("a", {}, context.name), *stored);
+  EXPECT_EQ(*client_->GetTokens("a", id), context.tokens);
+  EXPECT_FALSE(client_->CreateContext(context)->created);
+  ASSERT_OK(client_->SetState("a", id, ContextState::kFailed, 7, "cut \xc3"));
+  EXPECT_EQ(client_->GetContext("a", id)->error, "cut \xc3");
+  ASSERT_OK(client_->Touch("a", {id, id}));
+  EXPECT_EQ(client_->GetContext("a", id)->hits, 2u);
+  const auto patched = client_->UpdateContext("a", id, {.ttl_seconds = std::optional<int64_t>()});
+  ASSERT_OK(patched);
+  EXPECT_FALSE(patched->expires_at_ms.has_value());
+  EXPECT_TRUE(*client_->DeleteContext("a", id));
+  EXPECT_FALSE(*client_->DeleteContext("a", id));
+  EXPECT_EQ(CodeOf(client_->GetContext("a", id).status()), ErrorCode::kContextDeleted);
+}
+
+TEST_F(RecordCallsTest, OneBadItemFailsAlone) {
+  const NewContext context = ContextOf(1);
+  ASSERT_OK(client_->CreateContext(context));
+  const CacheId there = IdOf(context), missing = IdOf(ContextOf(2));
+  const auto records = client_->GetContexts("default", {missing, there, missing});
+  ASSERT_OK(records);
+  ASSERT_EQ(records->size(), 3u);
+  EXPECT_EQ(CodeOf((*records)[0].status()), ErrorCode::kContextNotFound);
+  ASSERT_OK((*records)[1]);
+  EXPECT_EQ((*records)[1]->id, there);
+  EXPECT_EQ(CodeOf((*records)[2].status()), ErrorCode::kContextNotFound);
+}
+
+TEST_F(RecordCallsTest, PagesGoOn) {
+  std::vector<CacheId> expected;
+  for (uint64_t seed = 1; seed <= 7; ++seed) {
+    clock_.AdvanceMs(1);
+    ASSERT_OK(client_->CreateContext(ContextOf(seed)));
+    expected.insert(expected.begin(), IdOf(ContextOf(seed)));
+  }
+  std::vector<CacheId> listed;
+  ContextQuery query{.limit = 3};
+  for (bool more = true; more;) {
+    const auto page = client_->ListContexts("default", query);
+    ASSERT_OK(page);
+    for (const ContextRecord& record : page->records) listed.push_back(record.id);
+    more = page->has_more;
+    query.after = listed.back();
+  }
+  EXPECT_EQ(listed, expected);
+  EXPECT_EQ(client_->Usage()->usage.contexts, 7u);
+}
+
+TEST_F(RecordCallsTest, ErrorsKeepTheirCodeAndField) {
+  NewContext context = ContextOf(1);
+  context.name = "n";
+  ASSERT_OK(client_->CreateContext(context));
+  NewContext other = ContextOf(2);
+  other.name = "n";
+  EXPECT_EQ(CodeOf(client_->CreateContext(other).status()), ErrorCode::kNameInUse);
+  EXPECT_EQ(CodeOf(client_->CreateContext(ContextOf(3, 0)).status()), ErrorCode::kInvalidRequest);
+  const auto list = client_->ListContexts("default", {.limit = 20, .after = IdOf(ContextOf(9))});
+  EXPECT_EQ(CodeOf(list.status()), ErrorCode::kContextNotFound);
+  EXPECT_EQ(ParamOf(list.status()), "after");
+}
+
+TEST_F(RecordCallsTest, TooManyOrMalformedItemsAreRefusedAsAWhole) {
+  v1::StoreGetContextsRequest request;
+  for (int i = 0; i < 1025; ++i) request.add_ids("x");
+  const auto many = channel_->Call(&StoreChannel::Stub::GetContexts, request);
+  EXPECT_EQ(CodeOf(many.status()), ErrorCode::kInvalidRequest);
+  v1::StoreDeleteContextRequest remove;
+  remove.set_id("ctx_");
+  EXPECT_EQ(CodeOf(channel_->Call(&StoreChannel::Stub::DeleteContext, remove).status()),
+            ErrorCode::kInvalidRequest);
+}
+
+TEST_F(RecordCallsTest, AnOversizedRequestIsRefusedAndTheDoorGoesOn) {
+  Serve({.address = "127.0.0.1:0", .max_message_bytes = 64 << 10});
+  EXPECT_EQ(client_->CreateContext(ContextOf(1, 100'000)).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  EXPECT_OK(client_->CreateContext(ContextOf(2)));
+}
+
+TEST_F(RecordCallsTest, GarbageOnTheWireEndsTheCallAndNothingElse) {
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    Rng rng(seed);
+    v1::StoreCreateContextRequest request;
+    request.set_tenant("a");
+    // Random bytes where fields are expected, in a message that can be parsed and in fields that it has.
+    request.set_model_identity(std::string(rng.Below(40), static_cast<char>(rng.Next())));
+    request.set_pin(static_cast<v1::Pin>(rng.Next()));
+    request.mutable_compile_prefix()->set_context_id(std::string(rng.Below(40), 'a'));
+    request.mutable_compile_prefix()->set_type(static_cast<v1::CompilePrefixType>(rng.Below(9)));
+    request.add_tokens(static_cast<uint32_t>(rng.Next()));
+    const auto answer = channel_->Call(&StoreChannel::Stub::CreateContext, request);
+    if (!answer.ok()) {
+      EXPECT_EQ(CodeOf(answer.status()), ErrorCode::kInvalidRequest) << "seed " << seed;
+    }
+  }
+  EXPECT_OK(client_->CreateContext(ContextOf(2)));
+}
+
+TEST_F(RecordCallsTest, ANodeThatIsGoneIsUnavailableAndOneThatIsBackIsUsed) {
+  ASSERT_OK(client_->CreateContext(ContextOf(1)));
+  const std::string address = Address();
+  door_.reset();
+  EXPECT_EQ(client_->CreateContext(ContextOf(2)).status().code(), absl::StatusCode::kUnavailable);
+  auto door = StoreDoor::Start({.address = address}, store_.get(), &clock_);
+  ASSERT_OK(door);
+  door_ = *std::move(door);
+  const StoreChannelOptions patient{.address = address};
+  RecordClient client(std::make_shared<StoreChannel>(patient), &clock_);
+  EXPECT_OK(client.CreateContext(ContextOf(2)));
+}
+
+}  // namespace
+}  // namespace epic::kv_store
