@@ -11,7 +11,7 @@
 //             of all before this entry. Nothing follows it
 //
 // A part is a u32 length, then the bytes. Entries of kind 1 stand before those of kind 2, each kind in
-// ascending order of keys, no key twice. Keys, records, tombstones and token ids are those of the tables, of
+// ascending order of keys, none twice. Keys, records, tombstones and token ids are those of the tables, of
 // any version that this build reads, with their own checksums.
 #ifndef EPIC_SERVICES_KV_STORE_TOOLS_BACKUP_FORMAT_H_
 #define EPIC_SERVICES_KV_STORE_TOOLS_BACKUP_FORMAT_H_
