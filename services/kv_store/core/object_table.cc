@@ -22,7 +22,8 @@ ObjectTable::ObjectTable(const Clock* clock, const ObjectTableOptions& options)
     : contexts_(0, ContextHash{&entries_}, ContextEqual{&entries_}),
       memory_(options.eviction, clock),
       disk_(options.eviction, clock),
-      frequencies_(kCountedKeys) {
+      frequencies_(kCountedKeys),
+      clock_(clock) {
   for (const auto& [tenant, quota] : options.quotas) {
     const uint32_t number = tenants_.Take(tenant);
     if (quota.memory_bytes > 0) memory_.SetQuota(number, quota.memory_bytes);
@@ -186,7 +187,7 @@ void ObjectTable::Erase(uint32_t index, MissCause cause) {
 }
 
 void ObjectTable::Remember(uint64_t fingerprint, MissCause cause) {
-  const auto [known, inserted] = causes_.insert_or_assign(fingerprint, cause);
+  const auto [known, inserted] = causes_.insert_or_assign(fingerprint, Departure{cause, clock_->UnixMs()});
   if (!inserted) return;
   cause_order_.push_back(fingerprint);
   if (cause_order_.size() > kRememberedCauses) {
@@ -210,7 +211,7 @@ ObjectTable::Found ObjectTable::Find(const ContextRef& context, const ObjectVari
   Found found;
   if (index == kNone) {
     const auto cause = causes_.find(fingerprint);
-    found.cause = cause == causes_.end() ? MissCause::kNeverStored : cause->second;
+    found.cause = cause == causes_.end() ? MissCause::kNeverStored : cause->second.cause;
     return found;
   }
   Entry& entry = entries_[index];
@@ -437,7 +438,10 @@ ObjectStanding ObjectTable::Explain(const TenantObjectKey& key) const {
   const uint32_t index = FindEntry(key);
   if (index == kNone) {
     const auto cause = causes_.find(FingerprintOf(Pack(key.context.id), key.variant));
-    if (cause != causes_.end()) standing.cause = cause->second;
+    if (cause != causes_.end()) {
+      standing.cause = cause->second.cause;
+      standing.gone_at_ms = cause->second.at_ms;
+    }
     return standing;
   }
   const Entry& entry = entries_[index];

@@ -66,6 +66,7 @@ struct ObjectStanding {
   std::optional<EvictionStanding> disk;
   bool held = false;                          // leased, or being written: not evicted from memory
   MissCause cause = MissCause::kNeverStored;  // where it is in neither
+  std::optional<int64_t> gone_at_ms;          // the same: when the last copy went, if that is remembered
 };
 
 class ObjectTable {
@@ -234,8 +235,13 @@ class ObjectTable {
   TierEviction memory_ ABSL_GUARDED_BY(mu_);
   TierEviction disk_ ABSL_GUARDED_BY(mu_);
   FrequencySketch frequencies_ ABSL_GUARDED_BY(mu_);
+  struct Departure {
+    MissCause cause = MissCause::kNeverStored;
+    int64_t at_ms = 0;  // Unix time
+  };
+  const Clock* const clock_;
   // Why the last objects that went are gone, by fingerprint; bounded.
-  absl::flat_hash_map<uint64_t, MissCause> causes_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_map<uint64_t, Departure> causes_ ABSL_GUARDED_BY(mu_);
   std::deque<uint64_t> cause_order_ ABSL_GUARDED_BY(mu_);
   uint64_t next_ticket_ ABSL_GUARDED_BY(mu_) = 1;
 };

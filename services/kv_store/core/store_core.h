@@ -106,6 +106,9 @@ class StoreCore final : public KvStore {
   bool Exists(std::string_view tenant, const ObjectKey& key) const;
   // How an object stands: what keeps it, or why it is not there.
   ObjectStanding Explain(std::string_view tenant, const ObjectKey& key) const;
+  // Whether memory for such an object could be had now, if what nobody holds were evicted. Looks through all:
+  // for people.
+  bool MayFit(const KvLayout& layout);
   StoreUsage Usage() override;
   StoreDisk Disk() override { return watch_.Seen(); }
 

@@ -267,6 +267,14 @@ ObjectStanding StoreCore::Explain(std::string_view tenant, const ObjectKey& key)
   return objects_.Explain({{std::string(tenant), key.id}, key.variant});
 }
 
+bool StoreCore::MayFit(const KvLayout& layout) {
+  const uint64_t needed = SlabFootprint(layout);
+  uint64_t free = arena_->numbers().free_bytes;
+  if (needed > arena_->capacity_bytes() || free >= needed) return free >= needed;
+  for (const auto& [key, standing] : objects_.PreviewEviction(needed - free)) free += standing.bytes;
+  return free >= needed;
+}
+
 absl::Status StoreCore::DropObject(std::string_view tenant, const ObjectKey& key) {
   const TenantObjectKey object{{std::string(tenant), key.id}, key.variant};
   const KeyLock lock(&locks_, object.context);
