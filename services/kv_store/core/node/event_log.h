@@ -1,6 +1,5 @@
 // What changed on a node, in order: a bounded ring of events that subscribers read at their own pace, each
-// with a cursor of its own. Thread-safe. Not here: who reports the changes (object_table.h, record_table.h),
-// inventories (store_node.h).
+// with a cursor of its own. Thread-safe. Not here: who reports the changes (event_source.h).
 //
 // An event says the state that one object or context is in from then on, not what was done to it: applying it
 // twice, or after a later inventory, changes nothing. Events of one key are in the order of its changes. A
@@ -11,7 +10,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +17,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "services/kv_store/core/node/node_types.h"
+#include "services/kv_store/core/table_observer.h"
 
 namespace epic::kv_store {
 
@@ -38,13 +37,7 @@ struct Event {
   Generation generation;  // of the copy in memory; none without one
   uint64_t bytes() const { return in_memory || on_disk ? layout.TotalBytes() : 0; }
 
-  // kContext.
-  ContextLife life = ContextLife::kLive;
-  ContextState state = ContextState::kCompiling;  // of a live one, like the rest
-  Digest model_identity;
-  bool hidden = false;
-  uint32_t token_count = 0;
-  std::optional<int64_t> expires_at_ms;  // from then on it reads as expired, also before an event says so
+  ContextSummary context;  // kContext
 
   bool operator==(const Event&) const = default;
 };

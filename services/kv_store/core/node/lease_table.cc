@@ -146,13 +146,13 @@ size_t LeaseTable::Sweep() {
   return ended;
 }
 
-size_t LeaseTable::CountOf(const HostObject* object) {
+size_t LeaseTable::CountOf(uint64_t generation) {
   size_t count = 0;
   for (Shard& shard : shards_) {
     MutexLock lock(&shard.mu);
     const int64_t now_ns = clock_->SteadyNs();
     for (const auto& [number, lease] : shard.leases) {
-      if (lease.object.get() == object && lease.end_ns > now_ns) ++count;
+      if (lease.object->region().generation() == generation && lease.end_ns > now_ns) ++count;
     }
   }
   return count;

@@ -56,8 +56,9 @@ class LeaseTable {
   // Lets go of what leases that are over hold. Cheap where there are none. Returns how many there were.
   size_t Sweep();
 
-  // Leases of an object that are not over. Looks through all: for people.
-  size_t CountOf(const HostObject* object);
+  // Leases, not over, of the object in the region of this generation (arena.h). Looks through all: for
+  // people.
+  size_t CountOf(uint64_t generation);
 
   struct Counts {
     uint64_t held = 0;  // now; those that are over and not swept yet included

@@ -354,7 +354,9 @@ void Reservations::Goodbye(PeerId peer) {
     reservation.leaving = true;
     if (!reservation.busy) tokens.push_back(token);
   }
-  for (const ReservationToken& token : tokens) Finish(token, TokenState::kAborted, GoneError(), &freed);
+  for (const ReservationToken& token : tokens) {
+    if (Find(token, &freed) != nullptr) Finish(token, TokenState::kAborted, GoneError(), &freed);
+  }
 }
 
 size_t Reservations::Sweep() {

@@ -92,8 +92,9 @@ class Reservations {
   // A sign of life. What the token is from now on.
   TokenState Heartbeat(const ReservationToken& token) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // The memory of one layer, for the caller to fill. Errors: kReservationEnded; kReservationConflict when the
-  // layer is finished already or being filled; kInvalidRequest when it is out of range.
+  // The memory of one layer, for the caller to fill. Errors: kReservationEnded, or what the commit of the
+  // token failed with; kReservationConflict when the layer is finished already or being filled;
+  // kInvalidRequest when it is out of range.
   absl::StatusOr<LayerFill> BeginLayer(const ReservationToken& token, uint32_t layer)
       ABSL_LOCKS_EXCLUDED(mu_);
   // Takes what was filled, if its checksums (one for each block of the layer) are `crcs`. Errors:

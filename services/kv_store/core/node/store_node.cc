@@ -36,7 +36,9 @@ StoreNode::StoreNode(StoreCore* store, const StoreNodeOptions& options, uint64_t
     : store_(store),
       incarnation_(incarnation),
       reservations_(options.reservations, incarnation, options.clock, options.random),
-      leases_(options.leases, options.clock) {}
+      leases_(options.leases, options.clock),
+      log_(incarnation, options.event_ring, options.clock),
+      source_(store, incarnation, &log_) {}
 
 // --- writing ---
 
@@ -240,6 +242,62 @@ std::vector<absl::Status> StoreNode::Drop(std::span<const ObjectName> names) {
   results.reserve(names.size());
   for (const ObjectName& name : names) results.push_back(store_->DropObject(name.tenant, name.key));
   return results;
+}
+
+// --- explain ---
+
+Verdict StoreNode::VerdictOn(const Explanation& e, MissCause cause) {
+  switch (e.context.life) {
+    case ContextLife::kUnknown:
+      return Verdict::kNoContext;
+    case ContextLife::kDeleted:
+      return Verdict::kContextDeleted;
+    case ContextLife::kExpired:
+      return Verdict::kContextExpired;
+    case ContextLife::kLive:
+      break;
+  }
+  if (e.tiers.any()) {
+    if (e.wanted.has_value() && *e.wanted != e.tiers.layout) return Verdict::kLayoutMismatch;
+    if (e.tiers.in_memory) return Verdict::kInMemory;
+    return store_->MayFit(e.tiers.layout) ? Verdict::kOnDisk : Verdict::kNoMemory;
+  }
+  switch (cause) {
+    case MissCause::kEvicted:
+      return Verdict::kEvicted;
+    case MissCause::kDeleted:
+      return Verdict::kDropped;
+    case MissCause::kChecksum:
+      return Verdict::kChecksum;
+    case MissCause::kIoError:
+      return Verdict::kIoError;
+    case MissCause::kOldFormat:
+      return Verdict::kOldFormat;
+    default:  // others are no causes of being gone
+      return Verdict::kNeverStored;
+  }
+}
+
+Explanation StoreNode::Explain(const ObjectName& name, const std::optional<KvLayout>& layout) {
+  const TenantObjectKey key{{name.tenant, name.key.id}, name.key.variant};
+  Explanation e;
+  e.wanted = layout;
+  e.context = store_->SummaryOf(key.context);
+  e.tiers = store_->Where(name.tenant, name.key);
+  e.writing = reservations_.WritingOf(key);
+  e.memory_capacity_bytes = store_->arena().capacity_bytes();
+  const ObjectStanding standing = store_->Explain(name.tenant, name.key);
+  if (e.tiers.any()) {
+    e.memory = standing.memory;
+    e.disk = standing.disk;
+    e.held = standing.held;
+    e.memory_needed_bytes = SlabFootprint(e.tiers.layout);
+    e.leases = leases_.CountOf(e.tiers.generation);
+  } else {
+    e.gone_at_ms = standing.gone_at_ms;
+  }
+  e.verdict = VerdictOn(e, standing.cause);
+  return e;
 }
 
 // --- time ---

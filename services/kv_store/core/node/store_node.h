@@ -22,6 +22,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +31,8 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "services/kv_store/core/node/event_log.h"
+#include "services/kv_store/core/node/event_source.h"
+#include "services/kv_store/core/node/explanation.h"
 #include "services/kv_store/core/node/incarnation.h"
 #include "services/kv_store/core/node/lease_table.h"
 #include "services/kv_store/core/node/node_types.h"
@@ -44,6 +47,7 @@ inline constexpr uint64_t kMaxObjectBytes = uint64_t{4} << 30;
 struct StoreNodeOptions {
   ReservationOptions reservations;
   LeaseOptions leases;
+  size_t event_ring = 32'768;               // events kept for those who follow; some 10 MB
   const Clock* clock = SystemClock::Get();  // outlives the node
   RandomSource random = SystemRandom;
 };
@@ -113,12 +117,29 @@ class StoreNode {
   // OK where there is none. Errors of an item: those of the disk.
   std::vector<absl::Status> Drop(std::span<const ObjectName> names);
 
+  // --- following the node (event_log.h, event_source.h)
+
+  // Up to `max` events from the cursor on; waits up to `wait_ms` for the first one, on the caller's thread. A
+  // gap wants an inventory, and so does a cursor of zeros.
+  EventPage Events(const EventCursor& from, size_t max, int64_t wait_ms) {
+    return log_.Read(from, max, wait_ms);
+  }
+  // Up to `max` of what the node holds, contexts first. Begin with zeros, go on with `next` until `done`,
+  // then with events from `tail`. REQUIRES: max > 0.
+  InventoryPage Inventory(const InventoryPlace& from, size_t max) { return source_.Inventory(from, max); }
+  EventLog::Counts event_counts() const { return log_.counts(); }
+  // Why a reader gets the object, or does not; with a layout: in that one. Looks through all that may be in
+  // the way: for people.
+  Explanation Explain(const ObjectName& name, const std::optional<KvLayout>& layout);
+
   // --- time, and the end of peers
 
   // Releases and aborts all of a peer.
   void Goodbye(PeerId peer);
   // Frees what leases and reservations past their end hold. To be called about once a second.
   void Sweep();
+  // Whoever waits for events does so no longer.
+  void Stop() { log_.Stop(); }
 
   Reservations::Counts reservation_counts() const { return reservations_.counts(); }
   LeaseTable::Counts lease_counts() const { return leases_.counts(); }
@@ -128,6 +149,7 @@ class StoreNode {
   ReserveResult ReserveOne(PeerId peer, const ReserveItem& item);
   absl::StatusOr<std::unique_ptr<ArenaWriter>> TakeMemory(const ReserveItem& item);
   PutResult PutOne(PeerId peer, const WholeObject& object);
+  Verdict VerdictOn(const Explanation& e, MissCause cause);
   // Whether something was past its end and has been freed just now.
   bool MayFreeMemory();
   LeaseResult FindOne(const AcquireItem& item);
@@ -139,6 +161,8 @@ class StoreNode {
   const uint64_t incarnation_;
   Reservations reservations_;
   LeaseTable leases_;
+  EventLog log_;
+  EventSource source_;
 };
 
 }  // namespace epic::kv_store
