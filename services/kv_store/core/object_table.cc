@@ -1,6 +1,7 @@
 #include "services/kv_store/core/object_table.h"
 
 #include <algorithm>
+#include <span>
 
 #include "common/base/bytes.h"
 #include "common/base/random.h"
@@ -19,11 +20,13 @@ bool IsHeld(const ObjectPtr& object) {
 }  // namespace
 
 ObjectTable::ObjectTable(const Clock* clock, const ObjectTableOptions& options)
-    : contexts_(0, ContextHash{&entries_}, ContextEqual{&entries_}),
+    : clock_(clock),
+      uses_commute_(options.eviction == EvictionKind::kS3Fifo),
+      uses_(mu_.slots()),
+      contexts_(0, ContextHash{&entries_}, ContextEqual{&entries_}),
       memory_(options.eviction, clock),
       disk_(options.eviction, clock),
-      frequencies_(kCountedKeys),
-      clock_(clock) {
+      frequencies_(kCountedKeys) {
   for (const auto& [tenant, quota] : options.quotas) {
     const uint32_t number = tenants_.Take(tenant);
     if (quota.memory_bytes > 0) memory_.SetQuota(number, quota.memory_bytes);
@@ -81,7 +84,7 @@ DiskCopy ObjectTable::CopyOf(const Entry& entry) const {
 // --- who is told ---
 
 void ObjectTable::SetObserver(TableObserver* observer) {
-  MutexLock lock(&mu_);
+  const ChangeLock lock(this);
   observer_ = observer;
 }
 
@@ -99,13 +102,13 @@ void ObjectTable::Tell(uint32_t index) {
 }
 
 ObjectTiers ObjectTable::Tiers(const ContextRef& context, const ObjectVariant& variant) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   return TiersOf(FindEntry(context, variant));
 }
 
 std::vector<std::pair<TenantObjectKey, ObjectTiers>> ObjectTable::ListTiers(uint32_t* place,
                                                                             size_t max) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   std::vector<std::pair<TenantObjectKey, ObjectTiers>> list;
   for (; *place < entries_.end() && list.size() < max; ++*place) {
     ObjectTiers tiers = TiersOf(*place);
@@ -122,7 +125,7 @@ PinState ObjectTable::PinOf(const Entry& entry) const {
 }
 
 void ObjectTable::SetPin(const ContextKey& key, const PinState& pin) {
-  MutexLock lock(&mu_);
+  const ChangeLock lock(this);
   for (uint32_t index = FirstOf(RefOf(key)); index != kNone; index = entries_[index].next) {
     const Entry& entry = entries_[index];
     if (entry.memory_slot != kNoEntry) memory_.SetPin(entry.memory_slot, pin);
@@ -132,9 +135,40 @@ void ObjectTable::SetPin(const ContextKey& key, const PinState& pin) {
 
 // --- copies ---
 
-void ObjectTable::Use(const Entry& entry) {
-  if (entry.memory_slot != kNoEntry) memory_.Use(entry.memory_slot);
-  if (entry.disk_slot != kNoEntry) disk_.Use(entry.disk_slot);
+ObjectTable::UseNote ObjectTable::UseOf(uint32_t index, uint64_t fingerprint) const {
+  UseNote use{.fingerprint = fingerprint, .at_ms = clock_->SteadyNs() / 1'000'000};
+  if (index == kNone) return use;
+  use.memory_slot = entries_[index].memory_slot;
+  use.disk_slot = entries_[index].disk_slot;
+  return use;
+}
+
+void ObjectTable::Use(const UseNote& use) {
+  frequencies_.Add(use.fingerprint);
+  if (use.memory_slot != kNoEntry) memory_.Use(use.memory_slot, use.at_ms);
+  if (use.disk_slot != kNoEntry) disk_.Use(use.disk_slot, use.at_ms);
+}
+
+void ObjectTable::Note(size_t slot, const UseNote& use) {
+  UseNotes& notes = uses_[slot];
+  notes.notes[notes.count++] = use;
+  if (notes.count < UseNotes::kMost) return;
+  const MutexLock lock(&uses_mu_);
+  TellUses(&notes);
+}
+
+void ObjectTable::TellUses(UseNotes* notes) {
+  const std::span told(notes->notes.data(), notes->count);
+  for (const UseNote& use : told) {
+    if (use.memory_slot != kNoEntry) memory_.Prefetch(use.memory_slot);
+    if (use.disk_slot != kNoEntry) disk_.Prefetch(use.disk_slot);
+  }
+  for (const UseNote& use : told) Use(use);
+  notes->count = 0;
+}
+
+void ObjectTable::TellAllUses() {
+  for (UseNotes& notes : uses_) TellUses(&notes);
 }
 
 void ObjectTable::SetMemory(uint32_t index, ObjectPtr object) {
@@ -198,44 +232,56 @@ void ObjectTable::Remember(uint64_t fingerprint, MissCause cause) {
 
 // --- readers and writers ---
 
+ObjectTable::Found ObjectTable::Answer(uint32_t index, uint64_t fingerprint, const KvLayout& layout) const {
+  Found found;
+  if (index == kNone) {
+    const auto cause = causes_.find(fingerprint);
+    if (cause != causes_.end()) found.cause = cause->second.cause;
+    return found;
+  }
+  const Entry& entry = entries_[index];
+  const KvLayout& stored = entry.memory != nullptr ? entry.memory->layout() : layouts_[entry.disk_layout];
+  if (stored != layout) {
+    found.cause = MissCause::kLayoutMismatch;
+  } else {
+    found.object = entry.memory;
+  }
+  return found;
+}
+
 ObjectTable::Found ObjectTable::Find(const ContextRef& context, const ObjectVariant& variant,
                                      const KvLayout& layout) {
-  MutexLock lock(&mu_);
   const uint64_t fingerprint = FingerprintOf(context.id, variant);
-  frequencies_.Add(fingerprint);
+  if (uses_commute_) {
+    const SharedLock lock(&mu_);
+    const uint32_t index = FindEntry(context, variant);
+    if (index == kNone || entries_[index].memory != nullptr) {
+      Note(lock.slot(), UseOf(index, fingerprint));
+      return Answer(index, fingerprint, layout);
+    }
+  }
+  const ChangeLock lock(this);
   uint32_t index = FindEntry(context, variant);
   while (index != kNone && entries_[index].memory == nullptr && entries_[index].loading) {
     loaded_.Wait(&mu_);
     index = FindEntry(context, variant);
   }
-  Found found;
-  if (index == kNone) {
-    const auto cause = causes_.find(fingerprint);
-    found.cause = cause == causes_.end() ? MissCause::kNeverStored : cause->second.cause;
-    return found;
-  }
-  Entry& entry = entries_[index];
-  Use(entry);
-  const KvLayout& stored = entry.memory != nullptr ? entry.memory->layout() : layouts_[entry.disk_layout];
-  if (stored != layout) {
-    found.cause = MissCause::kLayoutMismatch;
-  } else if (entry.memory != nullptr) {
-    found.object = entry.memory;
-  } else {
-    found.disk = CopyOf(entry);
-    entry.loading = true;
-  }
+  Use(UseOf(index, fingerprint));
+  Found found = Answer(index, fingerprint, layout);
+  if (index == kNone || found.object != nullptr || found.cause == MissCause::kLayoutMismatch) return found;
+  found.disk = CopyOf(entries_[index]);
+  entries_[index].loading = true;
   return found;
 }
 
 ObjectPtr ObjectTable::InMemory(const TenantObjectKey& key) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   const uint32_t index = FindEntry(key);
   return index == kNone ? nullptr : entries_[index].memory;
 }
 
 ObjectPtr ObjectTable::FinishLoad(const TenantObjectKey& key, uint64_t number, const ObjectPtr& object) {
-  MutexLock lock(&mu_);
+  const ChangeLock lock(this);
   loaded_.SignalAll();
   const uint32_t index = FindEntry(key);
   if (index == kNone) return nullptr;
@@ -254,11 +300,10 @@ ObjectPtr ObjectTable::FinishLoad(const TenantObjectKey& key, uint64_t number, c
 
 ObjectTable::Published ObjectTable::Publish(const TenantObjectKey& key, ObjectPtr object) {
   ObjectPtr replaced;  // destroyed after the lock is released
-  MutexLock lock(&mu_);
+  const ChangeLock lock(this);
   const uint32_t index = Obtain(key);
   Entry& entry = entries_[index];
-  frequencies_.Add(FingerprintOf(entry));
-  Use(entry);
+  Use(UseOf(index, FingerprintOf(entry)));
   const bool first = entry.memory == nullptr || entry.memory->layout() != object->layout();
   if (first) {
     // A copy on disk belongs to another compile: it is replaced, never mixed with this one.
@@ -277,7 +322,7 @@ ObjectTable::Published ObjectTable::Publish(const TenantObjectKey& key, ObjectPt
 }
 
 bool ObjectTable::NeedsWrite(const TenantObjectKey& key, uint64_t ticket) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   const uint32_t index = FindEntry(key);
   if (index == kNone) return false;
   const Entry& entry = entries_[index];
@@ -286,14 +331,14 @@ bool ObjectTable::NeedsWrite(const TenantObjectKey& key, uint64_t ticket) const 
 }
 
 std::optional<DiskCopy> ObjectTable::DiskCopyOf(const TenantObjectKey& key) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   const uint32_t index = FindEntry(key);
   if (index == kNone || !entries_[index].on_disk()) return std::nullopt;
   return CopyOf(entries_[index]);
 }
 
 std::vector<std::pair<TenantObjectKey, DiskCopy>> ObjectTable::DiskCopiesOf(const ContextKey& key) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   std::vector<std::pair<TenantObjectKey, DiskCopy>> copies;
   for (uint32_t index = FirstOf(RefOf(key)); index != kNone; index = entries_[index].next) {
     const Entry& entry = entries_[index];
@@ -303,7 +348,7 @@ std::vector<std::pair<TenantObjectKey, DiskCopy>> ObjectTable::DiskCopiesOf(cons
 }
 
 std::optional<std::pair<TenantObjectKey, DiskCopy>> ObjectTable::NextOnDisk(uint32_t* place) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   while (*place < entries_.end()) {
     const Entry& entry = entries_[(*place)++];
     if (entry.on_disk()) return std::make_pair(KeyOf(entry), CopyOf(entry));
@@ -312,7 +357,7 @@ std::optional<std::pair<TenantObjectKey, DiskCopy>> ObjectTable::NextOnDisk(uint
 }
 
 void ObjectTable::SetDisk(const TenantObjectKey& key, const DiskCopy& copy, uint64_t ticket) {
-  MutexLock lock(&mu_);
+  const ChangeLock lock(this);
   const uint32_t index = Obtain(key);
   Entry& entry = entries_[index];
   const PinState pin = PinOf(entry);
@@ -325,7 +370,7 @@ void ObjectTable::SetDisk(const TenantObjectKey& key, const DiskCopy& copy, uint
 }
 
 void ObjectTable::DropDisk(const TenantObjectKey& key, MissCause cause) {
-  MutexLock lock(&mu_);
+  const ChangeLock lock(this);
   const uint32_t index = FindEntry(key);
   if (index == kNone) return;
   Entry& entry = entries_[index];
@@ -341,7 +386,7 @@ void ObjectTable::DropDisk(const TenantObjectKey& key, MissCause cause) {
 
 void ObjectTable::Remove(const TenantObjectKey& key, MissCause cause) {
   ObjectPtr removed;
-  MutexLock lock(&mu_);
+  const ChangeLock lock(this);
   const uint32_t index = FindEntry(key);
   if (index == kNone) return;
   removed = ClearMemory(&entries_[index], Leaving::kOtherwise);
@@ -350,7 +395,7 @@ void ObjectTable::Remove(const TenantObjectKey& key, MissCause cause) {
 
 void ObjectTable::RemoveContext(const ContextKey& key) {
   std::vector<ObjectPtr> removed;
-  MutexLock lock(&mu_);
+  const ChangeLock lock(this);
   for (uint32_t index = FirstOf(RefOf(key)); index != kNone; index = FirstOf(RefOf(key))) {
     removed.push_back(ClearMemory(&entries_[index], Leaving::kOtherwise));
     Erase(index, MissCause::kDeleted);
@@ -389,12 +434,12 @@ std::vector<ObjectPtr> ObjectTable::Evict(uint64_t bytes, bool only_over_quota) 
 }
 
 std::vector<ObjectPtr> ObjectTable::EvictFromMemory(uint64_t bytes) {
-  MutexLock lock(&mu_);
+  const ChangeLock lock(this);
   return Evict(bytes, /*only_over_quota=*/false);
 }
 
 std::vector<ObjectPtr> ObjectTable::EvictOverQuota() {
-  MutexLock lock(&mu_);
+  const ChangeLock lock(this);
   return Evict(std::numeric_limits<uint64_t>::max(), /*only_over_quota=*/true);
 }
 
@@ -412,17 +457,17 @@ std::optional<std::pair<TenantObjectKey, DiskCopy>> ObjectTable::PickOnDisk(bool
 }
 
 std::optional<std::pair<TenantObjectKey, DiskCopy>> ObjectTable::PickDiskVictim() {
-  MutexLock lock(&mu_);
+  const ChangeLock lock(this);
   return PickOnDisk(/*only_over_quota=*/false);
 }
 
 std::optional<std::pair<TenantObjectKey, DiskCopy>> ObjectTable::PickDiskVictimOverQuota() {
-  MutexLock lock(&mu_);
+  const ChangeLock lock(this);
   return PickOnDisk(/*only_over_quota=*/true);
 }
 
 bool ObjectTable::IsWorthDisk(const TenantObjectKey& key) {
-  MutexLock lock(&mu_);
+  const ChangeLock lock(this);
   const uint32_t index = FindEntry(key);
   if (index == kNone) return false;
   if (PinOf(entries_[index]).pin != Pin::kNone) return true;
@@ -432,8 +477,8 @@ bool ObjectTable::IsWorthDisk(const TenantObjectKey& key) {
   return frequencies_.Estimate(FingerprintOf(entries_[index])) >= frequencies_.Estimate(theirs);
 }
 
-ObjectStanding ObjectTable::Explain(const TenantObjectKey& key) const {
-  MutexLock lock(&mu_);
+ObjectStanding ObjectTable::Explain(const TenantObjectKey& key) {
+  const ChangeLock lock(this);
   ObjectStanding standing;
   const uint32_t index = FindEntry(key);
   if (index == kNone) {
@@ -451,8 +496,8 @@ ObjectStanding ObjectTable::Explain(const TenantObjectKey& key) const {
   return standing;
 }
 
-std::vector<std::pair<TenantObjectKey, EvictionStanding>> ObjectTable::PreviewEviction(uint64_t bytes) const {
-  MutexLock lock(&mu_);
+std::vector<std::pair<TenantObjectKey, EvictionStanding>> ObjectTable::PreviewEviction(uint64_t bytes) {
+  const ChangeLock lock(this);
   const MayGo may_go = [this](const EvictionEntry& place)
                            ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return MayLeaveMemory(place); };
   std::vector<std::pair<TenantObjectKey, EvictionStanding>> victims;
@@ -465,12 +510,12 @@ std::vector<std::pair<TenantObjectKey, EvictionStanding>> ObjectTable::PreviewEv
 // --- what there is ---
 
 bool ObjectTable::Contains(const ContextRef& context, const ObjectVariant& variant) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   return FindEntry(context, variant) != kNone;
 }
 
 void ObjectTable::Describe(ContextRecord* record) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   record->variants.clear();
   record->bytes = 0;
   for (uint32_t index = FirstOf({record->tenant, Pack(record->id)}); index != kNone;
@@ -484,15 +529,15 @@ void ObjectTable::Describe(ContextRecord* record) const {
 }
 
 uint64_t ObjectTable::disk_bytes() const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   return disk_.bytes();
 }
 
 ObjectTable::MemoryCounts ObjectTable::Count(uint64_t pending_writes) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   MemoryCounts counts{.objects = memory_.entries()};
   uint64_t held = 0;
-  memory_.ForEach([&](const EvictionEntry& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  memory_.ForEach([&](const EvictionEntry& place) ABSL_SHARED_LOCKS_REQUIRED(mu_) {
     if (IsHeld(entries_[static_cast<uint32_t>(place.owner)].memory)) ++held;
   });
   counts.leased = held > pending_writes ? held - pending_writes : 0;
@@ -500,10 +545,11 @@ ObjectTable::MemoryCounts ObjectTable::Count(uint64_t pending_writes) const {
 }
 
 uint64_t ObjectTable::memory_bytes() const {
-  MutexLock lock(&mu_);
-  return sizeof(*this) + entries_.memory_bytes() + contexts_.capacity() * (sizeof(uint32_t) + 1) +
-         causes_.capacity() * (sizeof(*causes_.begin()) + 1) + cause_order_.size() * sizeof(uint64_t) +
-         memory_.memory_bytes() + disk_.memory_bytes() + frequencies_.memory_bytes();
+  const SharedLock lock(&mu_);
+  return sizeof(*this) + uses_.size() * sizeof(UseNotes) + entries_.memory_bytes() +
+         contexts_.capacity() * (sizeof(uint32_t) + 1) + causes_.capacity() * (sizeof(*causes_.begin()) + 1) +
+         cause_order_.size() * sizeof(uint64_t) + memory_.memory_bytes() + disk_.memory_bytes() +
+         frequencies_.memory_bytes();
 }
 
 }  // namespace epic::kv_store

@@ -1,6 +1,10 @@
 // Where the copies of every object are, in memory and on disk, and who is evicted next. Pure logic: the owner
 // (store_core.h) moves the bytes. Thread-safe.
 //
+// Lookups share the lock (common/base/shared_mutex.h). The uses that they count are written down beside it,
+// by CPU, and told to the orders of eviction before the next change, so that every change sees all of them.
+// With LRU, where the order of uses matters, a lookup is a change.
+//
 // What concerns the disk copies of a context (SetDisk, DropDisk, RemoveContext, Publish) happens under the
 // owner's KeyLock of that context. Eviction from memory needs none: it takes only objects without a holder
 // outside the table (no lease, no write pending). The order of eviction, quotas and pins are told in
@@ -9,6 +13,8 @@
 #ifndef EPIC_SERVICES_KV_STORE_CORE_OBJECT_TABLE_H_
 #define EPIC_SERVICES_KV_STORE_CORE_OBJECT_TABLE_H_
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -24,6 +30,7 @@
 #include "absl/hash/hash.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/base/shared_mutex.h"
 #include "common/storage/kv_store.h"
 #include "services/kv_store/core/eviction/frequency_sketch.h"
 #include "services/kv_store/core/eviction/tier_eviction.h"
@@ -133,9 +140,9 @@ class ObjectTable {
   // or was asked for at least as often lately.
   bool IsWorthDisk(const TenantObjectKey& key) ABSL_LOCKS_EXCLUDED(mu_);
 
-  ObjectStanding Explain(const TenantObjectKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
+  ObjectStanding Explain(const TenantObjectKey& key) ABSL_LOCKS_EXCLUDED(mu_);
   // Who would leave memory, in order, until `bytes` are free. Copies the order of all: for people.
-  std::vector<std::pair<TenantObjectKey, EvictionStanding>> PreviewEviction(uint64_t bytes) const
+  std::vector<std::pair<TenantObjectKey, EvictionStanding>> PreviewEviction(uint64_t bytes)
       ABSL_LOCKS_EXCLUDED(mu_);
 
   // Where there are copies. Counts no use.
@@ -177,6 +184,32 @@ class ObjectTable {
     bool on_disk() const { return disk_layout != kNone; }
   };
   using Entries = IndexedPool<Entry>;
+  // A use that the orders of eviction have not heard of yet.
+  struct UseNote {
+    uint64_t fingerprint = 0;
+    int64_t at_ms = 0;
+    EntrySlot memory_slot = kNoEntry;
+    EntrySlot disk_slot = kNoEntry;
+  };
+  struct alignas(128) UseNotes {
+    static constexpr uint32_t kMost = 64;
+    uint32_t count = 0;
+    std::array<UseNote, kMost> notes;
+  };
+  // For changes: hears what was used before.
+  class ABSL_SCOPED_LOCKABLE ChangeLock {
+   public:
+    explicit ChangeLock(ObjectTable* table) ABSL_EXCLUSIVE_LOCK_FUNCTION(table->mu_) : table_(table) {
+      table_->mu_.Lock();
+      table_->TellAllUses();
+    }
+    ~ChangeLock() ABSL_UNLOCK_FUNCTION() { table_->mu_.Unlock(); }
+    ChangeLock(const ChangeLock&) = delete;
+    ChangeLock& operator=(const ChangeLock&) = delete;
+
+   private:
+    ObjectTable* const table_;
+  };
   // The first entry of each context, found by the context.
   struct ContextHash {
     using is_transparent = void;
@@ -192,39 +225,56 @@ class ObjectTable {
     bool operator()(const PackedContext& a, uint32_t b) const { return (*this)(b, a); }
   };
 
-  uint32_t FirstOf(const ContextRef& context) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint32_t FirstOf(const ContextRef& context) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   uint32_t FindEntry(const ContextRef& context, const ObjectVariant& variant) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  uint32_t FindEntry(const TenantObjectKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  uint32_t FindEntry(const TenantObjectKey& key) const ABSL_SHARED_LOCKS_REQUIRED(mu_) {
     return FindEntry(RefOf(key.context), key.variant);
   }
   // The entry of a key, a new one if there is none.
   uint32_t Obtain(const TenantObjectKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  TenantObjectKey KeyOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  TenantObjectKey KeyOf(const Entry& entry) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Of a key, the same in every table.
   static uint64_t FingerprintOf(const PackedId& id, const ObjectVariant& variant);
-  uint64_t FingerprintOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  DiskCopy CopyOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  PinState PinOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Use(const Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  uint64_t FingerprintOf(const Entry& entry) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  DiskCopy CopyOf(const Entry& entry) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  PinState PinOf(const Entry& entry) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  // What a lookup that ends at `index` (kNone: nowhere) answers, but for the copy on disk that is to be read.
+  Found Answer(uint32_t index, uint64_t fingerprint, const KvLayout& layout) const
+      ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  // REQUIRES: uses_mu_ is held, or mu_ by a change.
+  void Use(const UseNote& use) ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  UseNote UseOf(uint32_t index, uint64_t fingerprint) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  // REQUIRES: the caller has that slot of mu_.
+  void Note(size_t slot, const UseNote& use) ABSL_SHARED_LOCKS_REQUIRED(mu_) ABSL_LOCKS_EXCLUDED(uses_mu_);
+  // REQUIRES: as Use, and as Note.
+  void TellUses(UseNotes* notes) ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  void TellAllUses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   enum class Leaving { kEvicted, kOtherwise };
   void SetMemory(uint32_t index, ObjectPtr object) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   ObjectPtr ClearMemory(Entry* entry, Leaving leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ClearDisk(Entry* entry, Leaving leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  ObjectTiers TiersOf(uint32_t index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ObjectTiers TiersOf(uint32_t index) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Tells the observer where the object is now.
   void Tell(uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // REQUIRES: the entry has no copy in memory any more.
   void Erase(uint32_t index, MissCause cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool MayLeaveMemory(const EvictionEntry& place) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool MayLeaveDisk(const EvictionEntry& place) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool MayLeaveMemory(const EvictionEntry& place) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  bool MayLeaveDisk(const EvictionEntry& place) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   std::vector<ObjectPtr> Evict(uint64_t bytes, bool only_over_quota) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::optional<std::pair<TenantObjectKey, DiskCopy>> PickOnDisk(bool only_over_quota)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Remember(uint64_t fingerprint, MissCause cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  mutable Mutex mu_;
-  CondVar loaded_;
+  const Clock* const clock_;
+  const bool uses_commute_;  // whether the order of uses is nothing to the order of eviction
+
+  mutable SharedMutex mu_;
+  // By slot of mu_; each is of whoever has that slot.
+  std::vector<UseNotes> uses_;
+  // For lookups that tell the orders of eviction of their uses while others look something up.
+  Mutex uses_mu_ ABSL_ACQUIRED_AFTER(mu_);
+  SharedCondVar loaded_;
   TableObserver* observer_ ABSL_GUARDED_BY(mu_) = nullptr;
   Entries entries_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<uint32_t, ContextHash, ContextEqual, HugeAllocator<uint32_t>> contexts_
@@ -239,7 +289,6 @@ class ObjectTable {
     MissCause cause = MissCause::kNeverStored;
     int64_t at_ms = 0;  // Unix time
   };
-  const Clock* const clock_;
   // Why the last objects that went are gone, by fingerprint; bounded.
   absl::flat_hash_map<uint64_t, Departure> causes_ ABSL_GUARDED_BY(mu_);
   std::deque<uint64_t> cause_order_ ABSL_GUARDED_BY(mu_);

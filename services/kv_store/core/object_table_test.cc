@@ -2,8 +2,13 @@
 // table says about it. Each for both policies.
 #include "services/kv_store/core/object_table.h"
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include <gtest/gtest.h>
 
+#include "common/base/random.h"
 #include "services/kv_store/testing/store_fixtures.h"
 
 namespace epic::kv_store {
@@ -32,8 +37,8 @@ class ObjectTableTest : public ::testing::TestWithParam<EvictionKind> {
   }
   bool Contains(const TenantObjectKey& key) const { return table_.Contains(RefOf(key.context), key.variant); }
   MissCause Cause(const TenantObjectKey& key) { return Find(key).cause; }
-  bool InMemory(const TenantObjectKey& key) const { return table_.Explain(key).memory.has_value(); }
-  bool OnDisk(const TenantObjectKey& key) const { return table_.Explain(key).disk.has_value(); }
+  bool InMemory(const TenantObjectKey& key) { return table_.Explain(key).memory.has_value(); }
+  bool OnDisk(const TenantObjectKey& key) { return table_.Explain(key).disk.has_value(); }
 
   ManualClock clock_;
   const std::shared_ptr<Arena> arena_ = *Arena::Create({.capacity_bytes = 1 << 20});
@@ -204,6 +209,47 @@ TEST_P(ObjectTableTest, AnotherLayoutReplacesAndACopyOfAnotherCompileIsNotTaken)
   EXPECT_TRUE(other.first);
   EXPECT_EQ(Cause(Key(1)), MissCause::kLayoutMismatch);
   EXPECT_EQ(table_.Count(0).objects, 1u);
+}
+
+TEST_P(ObjectTableTest, EveryUseCountsBeforeTheNextObjectGoes) {
+  for (uint64_t seed = 0; seed < 10; ++seed) Put(Key(seed));
+  // Many more than are kept apart from the order of eviction, the last of them just before it is asked.
+  for (uint64_t use = 0; use < 1000; ++use) EXPECT_NE(Find(Key(use % 5)).object, nullptr);
+  clock_.AdvanceMs(500);
+  EXPECT_NE(Find(Key(5)).object, nullptr);
+  clock_.AdvanceMs(70);
+  EXPECT_EQ(table_.Explain(Key(5)).memory->idle_ms, 70);
+  EXPECT_EQ(table_.Explain(Key(4)).memory->idle_ms, 570);
+  EXPECT_EQ(table_.EvictFromMemory(4 * kPage).size(), 4u);
+  for (uint64_t seed = 0; seed < 10; ++seed) EXPECT_EQ(InMemory(Key(seed)), seed < 6) << seed;
+}
+
+TEST_P(ObjectTableTest, LookupsOfManyThreadsAndEvictionSeeOnlyWholeObjects) {
+  constexpr uint64_t kObjects = 16;
+  std::vector<std::thread> threads;
+  std::atomic<bool> stop{false};
+  for (uint64_t thread = 0; thread < 3; ++thread) {
+    threads.emplace_back([&, thread] {
+      Rng rng(thread);
+      while (!stop) {
+        const uint64_t seed = rng.Below(kObjects);
+        const auto found = Find(Key(seed));
+        EXPECT_FALSE(found.disk.has_value());
+        EXPECT_TRUE(found.object == nullptr || found.object->layout() == LayoutOf(8));
+      }
+    });
+  }
+  Rng rng(77);
+  for (int step = 0; step < 5000; ++step) {
+    Put(Key(rng.Below(kObjects)));
+    if (step % 5 == 0) table_.EvictFromMemory(2 * kPage);
+    if (step % 50 == 0) table_.RemoveContext(Key(rng.Below(kObjects)).context);
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  table_.EvictFromMemory(kObjects * kPage);
+  EXPECT_EQ(table_.Count(0).objects, 0u);
+  EXPECT_EQ(arena_->numbers().regions, 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, ObjectTableTest, ::testing::Values(EvictionKind::kLru, EvictionKind::kS3Fifo),

@@ -177,7 +177,7 @@ void RecordTable::ReleaseReservation(const ContextRecord& record) {
 }
 
 void RecordTable::Load(const ContextRecord& record) {
-  MutexLock lock(&mu_);
+  const ExclusiveLock lock(&mu_);
   Observe(LatestTime({.record = record, .tombstone = std::nullopt}));
   const Tombstone* tombstone = TombstoneOf(KeyOfRecord(record));
   if (tombstone != nullptr && !Counts(record, *tombstone)) return;
@@ -185,7 +185,7 @@ void RecordTable::Load(const ContextRecord& record) {
 }
 
 void RecordTable::Load(const ContextKey& key, const Tombstone& tombstone) {
-  MutexLock lock(&mu_);
+  const ExclusiveLock lock(&mu_);
   Observe(LatestTime({.record = std::nullopt, .tombstone = tombstone}));
   InsertTombstone(key, tombstone);
   const uint32_t index = IndexOf(key);
@@ -207,7 +207,7 @@ absl::StatusOr<uint32_t> RecordTable::Find(const ContextKey& key) const {
 }
 
 RecordTable::Sight RecordTable::Look(const ContextRef& context) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   const uint32_t index = IndexOf(context);
   if (index != kNone && !IsExpired(records_[index])) {
     return {.life = Life::kLive, .model_identity = packer_.IdentityAt(records_[index].identity)};
@@ -217,14 +217,14 @@ RecordTable::Sight RecordTable::Look(const ContextRef& context) const {
 }
 
 absl::StatusOr<ContextRecord> RecordTable::Get(const ContextKey& key) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   EPIC_ASSIGN_OR_RETURN(const uint32_t index, Find(key));
   return packer_.Unpack(records_[index]);
 }
 
 absl::StatusOr<ContextRecord> RecordTable::FindByName(std::string_view tenant, const Digest& model_identity,
                                                       std::string_view name) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   const uint32_t holder = HolderOf(tenant, model_identity, name);
   if (holder != kNone && !IsExpired(records_[holder])) return packer_.Unpack(records_[holder]);
   return Error(ErrorCode::kContextNotFound, "no context has this name under this model", "name");
@@ -253,7 +253,7 @@ absl::StatusOr<ContextPage> RecordTable::List(std::string_view tenant, const Con
   if (query.limit < 1 || query.limit > kMaxPage) {
     return Error(ErrorCode::kInvalidRequest, "limit must be 1..1000", "limit");
   }
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   const uint32_t owner = packer_.TenantOf(tenant);
   constexpr int64_t kFirst = std::numeric_limits<int64_t>::min();
   auto begin = owner == kNone ? order_.end() : order_.lower_bound(Place{owner, kFirst, {}});
@@ -265,7 +265,7 @@ absl::StatusOr<ContextPage> RecordTable::List(std::string_view tenant, const Con
   }
   ContextPage page;
   // Adds a record; false when the page is full.
-  const auto visit = [&](uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  const auto visit = [&](uint32_t index) ABSL_SHARED_LOCKS_REQUIRED(mu_) {
     if (!Matches(records_[index], query)) return true;
     page.has_more = page.records.size() == query.limit;
     if (!page.has_more) page.records.push_back(packer_.Unpack(records_[index]));
@@ -345,7 +345,7 @@ RecordPlan RecordTable::Merge(const ContextRecord& old, const NewContext& contex
 }
 
 absl::StatusOr<RecordPlan> RecordTable::PlanCreate(const ContextKey& key, const NewContext& context) {
-  MutexLock lock(&mu_);
+  const ExclusiveLock lock(&mu_);
   const auto old = Find(key);
   RecordPlan plan = old.ok() ? Merge(packer_.Unpack(records_[*old]), context) : NewRecord(key, context);
   plan.replaces = plan.created && IndexOf(key) != kNone;
@@ -358,7 +358,7 @@ absl::StatusOr<RecordPlan> RecordTable::PlanCreate(const ContextKey& key, const 
 }
 
 absl::StatusOr<RecordPlan> RecordTable::PlanUpdate(const ContextKey& key, const ContextPatch& patch) {
-  MutexLock lock(&mu_);
+  const ExclusiveLock lock(&mu_);
   EPIC_ASSIGN_OR_RETURN(const uint32_t old, Find(key));
   RecordPlan plan{.record = packer_.Unpack(records_[old]), .changed = true};
   ContextRecord& record = plan.record;
@@ -390,7 +390,7 @@ absl::StatusOr<RecordPlan> RecordTable::PlanUpdate(const ContextKey& key, const 
 
 absl::StatusOr<RecordPlan> RecordTable::PlanState(const ContextKey& key, ContextState state,
                                                   int64_t compile_ms, std::string_view error) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   EPIC_ASSIGN_OR_RETURN(const uint32_t old, Find(key));
   RecordPlan plan{.record = packer_.Unpack(records_[old]), .changed = true};
   plan.record.state = state;
@@ -401,7 +401,7 @@ absl::StatusOr<RecordPlan> RecordTable::PlanState(const ContextKey& key, Context
 }
 
 void RecordTable::Apply(const RecordPlan& plan) {
-  MutexLock lock(&mu_);
+  const ExclusiveLock lock(&mu_);
   const ContextKey key = KeyOfRecord(plan.record);
   const uint32_t old = IndexOf(key);
   const uint32_t hits = old != kNone && !plan.created ? records_[old].hits : 0;
@@ -416,12 +416,12 @@ void RecordTable::Apply(const RecordPlan& plan) {
 }
 
 void RecordTable::Abandon(const RecordPlan& plan) {
-  MutexLock lock(&mu_);
+  const ExclusiveLock lock(&mu_);
   ReleaseReservation(plan.record);
 }
 
 std::optional<Tombstone> RecordTable::PlanRemoval(const ContextKey& key, RemovalCause cause) {
-  MutexLock lock(&mu_);
+  const ExclusiveLock lock(&mu_);
   const uint32_t index = IndexOf(key);
   if (index == kNone) return std::nullopt;
   const bool expired = IsExpired(records_[index]);
@@ -439,7 +439,7 @@ std::optional<Tombstone> RecordTable::PlanRemoval(const ContextKey& key, Removal
 }
 
 void RecordTable::ApplyRemoval(const ContextKey& key, const Tombstone& tombstone) {
-  MutexLock lock(&mu_);
+  const ExclusiveLock lock(&mu_);
   InsertTombstone(key, tombstone);
   if (const uint32_t index = IndexOf(key); index != kNone) Erase(index);
   Tell(key);
@@ -453,13 +453,13 @@ ReplicaState RecordTable::StateUnder(const ContextKey& key) const {
 }
 
 std::optional<ReplicaState> RecordTable::StateOf(const ContextKey& key) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   const ReplicaState state = StateUnder(key);
   return state == ReplicaState{} ? std::nullopt : std::optional<ReplicaState>(state);
 }
 
 std::optional<ReplicaState> RecordTable::PlanJoin(const ContextKey& key, const ReplicaState& state) {
-  MutexLock lock(&mu_);
+  const ExclusiveLock lock(&mu_);
   Observe(LatestTime(state));
   const ReplicaState before = StateUnder(key);
   ReplicaState joined = Join(before, state);
@@ -468,7 +468,7 @@ std::optional<ReplicaState> RecordTable::PlanJoin(const ContextKey& key, const R
 }
 
 void RecordTable::ApplyJoin(const ContextKey& key, const ReplicaState& joined) {
-  MutexLock lock(&mu_);
+  const ExclusiveLock lock(&mu_);
   EraseTombstone(key);
   if (joined.tombstone.has_value()) InsertTombstone(key, *joined.tombstone);
   if (joined.record.has_value()) {
@@ -480,13 +480,13 @@ void RecordTable::ApplyJoin(const ContextKey& key, const ReplicaState& joined) {
 }
 
 HybridTime RecordTable::Tick(const HybridTime& seen) {
-  MutexLock lock(&mu_);
+  const ExclusiveLock lock(&mu_);
   Observe(seen);
   return NextTime();
 }
 
 std::vector<ContextKey> RecordTable::Expired(size_t limit) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   const int64_t now_ms = clock_->UnixMs();
   std::vector<ContextKey> keys;
   for (const uint32_t index : expiries_) {
@@ -497,7 +497,7 @@ std::vector<ContextKey> RecordTable::Expired(size_t limit) const {
 }
 
 std::vector<ContextKey> RecordTable::OldTombstones(size_t limit) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   const int64_t now_ms = clock_->UnixMs();
   std::vector<ContextKey> keys;
   for (const auto& [at, key] : tombstone_ages_) {
@@ -508,7 +508,7 @@ std::vector<ContextKey> RecordTable::OldTombstones(size_t limit) const {
 }
 
 void RecordTable::ForgetTombstone(const ContextKey& key) {
-  MutexLock lock(&mu_);
+  const ExclusiveLock lock(&mu_);
   EraseTombstone(key);
   Tell(key);
 }
@@ -516,7 +516,7 @@ void RecordTable::ForgetTombstone(const ContextKey& key) {
 // --- who is told ---
 
 void RecordTable::SetObserver(TableObserver* observer) {
-  MutexLock lock(&mu_);
+  const ExclusiveLock lock(&mu_);
   observer_ = observer;
 }
 
@@ -544,7 +544,7 @@ void RecordTable::Tell(const ContextKey& key) {
 }
 
 ContextSummary RecordTable::SummaryOf(const ContextKey& key) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   ContextSummary summary = SummaryUnder(key);
   if (summary.expires_at_ms.has_value() && *summary.expires_at_ms <= clock_->UnixMs()) {
     return {.life = ContextLife::kExpired};
@@ -554,7 +554,7 @@ ContextSummary RecordTable::SummaryOf(const ContextKey& key) const {
 
 std::vector<std::pair<ContextKey, ContextSummary>> RecordTable::ListSummaries(uint32_t* place,
                                                                               size_t max) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   std::vector<std::pair<ContextKey, ContextSummary>> list;
   for (; *place < records_.end() && list.size() < max; ++*place) {
     const bool is_erased = records_[*place].token_count == 0;  // a record has tokens
@@ -564,12 +564,12 @@ std::vector<std::pair<ContextKey, ContextSummary>> RecordTable::ListSummaries(ui
 }
 
 bool RecordTable::HasTombstone(const ContextKey& key) const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   return TombstoneOf(key) != nullptr;
 }
 
 void RecordTable::Touch(const ContextKey& key) {
-  MutexLock lock(&mu_);
+  const ExclusiveLock lock(&mu_);
   const uint32_t index = IndexOf(key);
   if (index == kNone) return;
   PackedRecord& record = records_[index];
@@ -580,7 +580,7 @@ void RecordTable::Touch(const ContextKey& key) {
 }
 
 std::vector<ContextKey> RecordTable::TakeTouched() {
-  MutexLock lock(&mu_);
+  const ExclusiveLock lock(&mu_);
   std::vector<ContextKey> keys;
   for (const uint32_t index : touched_) {
     PackedRecord& record = records_[index];
@@ -593,7 +593,7 @@ std::vector<ContextKey> RecordTable::TakeTouched() {
 }
 
 uint64_t RecordTable::VisibleCount() const {
-  MutexLock lock(&mu_);
+  const SharedLock lock(&mu_);
   return visible_;
 }
 

@@ -30,7 +30,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
-#include "common/base/mutex.h"
+#include "common/base/shared_mutex.h"
 #include "common/storage/kv_store.h"
 #include "services/kv_store/core/huge_pages.h"
 #include "services/kv_store/core/packed_record.h"
@@ -188,36 +188,35 @@ class RecordTable {
   bool IsExpired(const PackedRecord& record) const;
   HybridTime NextTime() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Observe(const HybridTime& time) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::optional<PackedContext> PackedOf(const ContextRef& context) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  ContextKey KeyOf(const PackedContext& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::optional<PackedContext> PackedOf(const ContextRef& context) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  ContextKey KeyOf(const PackedContext& key) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // The number of a record, live or expired; kNone.
-  uint32_t IndexOf(const ContextRef& context) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  uint32_t IndexOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  uint32_t IndexOf(const ContextRef& context) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  uint32_t IndexOf(const ContextKey& key) const ABSL_SHARED_LOCKS_REQUIRED(mu_) {
     return IndexOf(RefOf(key));
   }
-  const Tombstone* TombstoneOf(const ContextRef& context) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  const Tombstone* TombstoneOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+  const Tombstone* TombstoneOf(const ContextRef& context) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  const Tombstone* TombstoneOf(const ContextKey& key) const ABSL_SHARED_LOCKS_REQUIRED(mu_) {
     return TombstoneOf(RefOf(key));
   }
   // Of a record that is there, as if it were not past its expiry.
-  ContextSummary SummaryAt(uint32_t index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  ContextSummary SummaryUnder(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ContextSummary SummaryAt(uint32_t index) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  ContextSummary SummaryUnder(const ContextKey& key) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   void Tell(const ContextKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  ReplicaState StateUnder(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ReplicaState StateUnder(const ContextKey& key) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // The number of a live record. Errors: as Get.
-  absl::StatusOr<uint32_t> Find(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<uint32_t> Find(const ContextKey& key) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Who has a name by its record; kNone.
   uint32_t HolderOf(std::string_view tenant, const Digest& model_identity, std::string_view name) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+      ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Where a context stands in lists, or stood before it was removed. Errors: kContextNotFound.
-  absl::StatusOr<Place> PlaceOf(const ContextKey& key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool Matches(const PackedRecord& record, const ContextQuery& query) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  absl::StatusOr<Place> PlaceOf(const ContextKey& key) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  bool Matches(const PackedRecord& record, const ContextQuery& query) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   RecordPlan NewRecord(const ContextKey& key, const NewContext& context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   RecordPlan Merge(const ContextRecord& old, const NewContext& context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Whether `name` is free for this record. Errors: FailedPrecondition (kNameInUse).
   absl::Status CheckName(const ContextRecord& record, const std::string& name) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+      ABSL_SHARED_LOCKS_REQUIRED(mu_);
   absl::Status ReserveName(const ContextRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ReleaseReservation(const ContextRecord& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Returns its number.
@@ -228,7 +227,7 @@ class RecordTable {
 
   const Clock* const clock_;
 
-  mutable Mutex mu_;
+  mutable SharedMutex mu_;
   TableObserver* observer_ ABSL_GUARDED_BY(mu_) = nullptr;
   RecordPacker packer_ ABSL_GUARDED_BY(mu_);
   Records records_ ABSL_GUARDED_BY(mu_);

@@ -105,7 +105,7 @@ class StoreCore final : public KvStore {
   // Whether it has one anywhere.
   bool Exists(std::string_view tenant, const ObjectKey& key) const;
   // How an object stands: what keeps it, or why it is not there.
-  ObjectStanding Explain(std::string_view tenant, const ObjectKey& key) const;
+  ObjectStanding Explain(std::string_view tenant, const ObjectKey& key);
   // Whether memory for such an object could be had now, if what nobody holds were evicted. Looks through all:
   // for people.
   bool MayFit(const KvLayout& layout);

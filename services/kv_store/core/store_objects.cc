@@ -263,7 +263,7 @@ bool StoreCore::Exists(std::string_view tenant, const ObjectKey& key) const {
   return records_.Look(context).life == RecordTable::Life::kLive && objects_.Contains(context, key.variant);
 }
 
-ObjectStanding StoreCore::Explain(std::string_view tenant, const ObjectKey& key) const {
+ObjectStanding StoreCore::Explain(std::string_view tenant, const ObjectKey& key) {
   return objects_.Explain({{std::string(tenant), key.id}, key.variant});
 }
 

@@ -74,8 +74,8 @@ EntrySlot TierEviction::Add(uint64_t owner, uint64_t fingerprint, uint64_t bytes
   return slot;
 }
 
-void TierEviction::Use(EntrySlot slot) {
-  pool_[slot].used_at_ms = NowMs();
+void TierEviction::Use(EntrySlot slot, int64_t at_ms) {
+  pool_[slot].used_at_ms = std::max(pool_[slot].used_at_ms, at_ms);
   PolicyOf(slot)->Use(slot);
 }
 

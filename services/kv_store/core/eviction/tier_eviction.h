@@ -71,7 +71,11 @@ class TierEviction {
 
   // REQUIRES: bytes > 0.
   EntrySlot Add(uint64_t owner, uint64_t fingerprint, uint64_t bytes, uint32_t tenant, const PinState& pin);
-  void Use(EntrySlot slot);
+  void Use(EntrySlot slot) { Use(slot, NowMs()); }
+  // As of a time of the clock's SteadyNs that may lie a little back.
+  void Use(EntrySlot slot, int64_t at_ms);
+  // That slot is used soon.
+  void Prefetch(EntrySlot slot) const { __builtin_prefetch(&pool_[slot], /*rw=*/1); }
   void SetPin(EntrySlot slot, const PinState& pin);
   // Evict: as Next said. Remove: for any other reason; the key is not remembered.
   void Evict(EntrySlot slot);
