@@ -12,7 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -22,7 +21,6 @@
 #include <vector>
 
 #include "common/base/check.h"
-#include "common/base/clock.h"
 #include "common/storage/object_codec.h"
 #include "common/storage/shm/client.h"
 #include "common/storage/shm/server.h"
@@ -30,6 +28,7 @@
 #include "services/kv_store/core/memory_table_store.h"
 #include "services/kv_store/core/store_core.h"
 #include "services/kv_store/core/store_leases.h"
+#include "services/kv_store/testing/bench/report.h"
 #include "services/kv_store/testing/redis_server.h"
 #include "services/kv_store/testing/store_fixtures.h"
 
@@ -144,67 +143,6 @@ class StoreProcess {
   int ready_ = -1;
 };
 
-double Seconds(const std::function<void()>& work) {
-  const int64_t begin_ns = SystemClock::Get()->SteadyNs();
-  work();
-  return static_cast<double>(SystemClock::Get()->SteadyNs() - begin_ns) * 1e-9;
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-// Runs all by turns, once to warm up and then `rounds` times; the median seconds of each.
-std::vector<double> ByTurns(int rounds, const std::vector<std::function<void()>>& works) {
-  std::vector<std::vector<double>> seconds(works.size());
-  for (int round = 0; round <= rounds; ++round) {
-    for (size_t i = 0; i < works.size(); ++i) {
-      const double took = Seconds(works[i]);
-      if (round > 0) seconds[i].push_back(took);
-    }
-  }
-  std::vector<double> medians;
-  for (const auto& each : seconds) medians.push_back(Median(each));
-  return medians;
-}
-
-class Report {
- public:
-  explicit Report(bool json) : json_(json) {}
-
-  // `bar`: 0 where there is none.
-  void Add(const std::string& name, double value, const char* unit, double bar = 0) {
-    const bool pass = value >= bar;
-    char line[256];
-    std::snprintf(line, sizeof line, "%s{\"name\":\"%s\",\"value\":%.6g,\"target\":%.6g,\"pass\":%s}",
-                  lines_.empty() ? "" : ",", name.c_str(), value, bar, pass ? "true" : "false");
-    lines_ += line;
-    if (json_) return;
-    std::printf("%-62s %10.4g %s", name.c_str(), value, unit);
-    if (bar > 0) std::printf("  (bar %.4g: %s)", bar, pass ? "met" : "missed");
-    std::printf("\n");
-    std::fflush(stdout);
-  }
-  void Check(const std::string& name, bool good) {
-    good_ = good_ && good;
-    if (!good) std::fprintf(stderr, "check failed: %s\n", name.c_str());
-    Add(name, good ? 1 : 0, "", 1);
-  }
-  void Say(const std::string& text) const {
-    if (!json_) std::printf("%s\n", text.c_str());
-  }
-  int Finish() const {
-    if (json_) std::printf("{\"checks\":[%s]}\n", lines_.c_str());
-    return good_ ? 0 : 1;
-  }
-
- private:
-  const bool json_;
-  bool good_ = true;
-  std::string lines_;
-};
-
 class Bench {
  public:
   explicit Bench(const Flags& flags)
@@ -218,7 +156,8 @@ class Bench {
   int Run() {
     HostTier();
     Handover();
-    return report_.Finish();
+    report_.Finish();
+    return report_.correct() ? 0 : 1;
   }
 
  private:
@@ -266,7 +205,7 @@ class Bench {
     const std::vector<double> seconds = ByTurns(flags_.rounds, {plain, copy});
     report_.Add("host tier: memcpy", GigabytesPerSecond(seconds[0]), "GB/s");
     report_.Add("host tier: copying get, checksums on", GigabytesPerSecond(seconds[1]), "GB/s");
-    report_.Add("host tier: copying get / memcpy", seconds[0] / seconds[1], "", kCopyBar);
+    report_.AtLeast("host tier: copying get / memcpy", seconds[0] / seconds[1], "", kCopyBar);
   }
 
   void Handover() {
@@ -309,7 +248,7 @@ class Bench {
       return;
     }
     report_.Add("Redis: GET over a unix socket", GigabytesPerSecond(seconds[2]), "GB/s");
-    report_.Add("hand-over: copying get / Redis GET", seconds[2] / seconds[0], "", kRedisBar);
+    report_.AtLeast("hand-over: copying get / Redis GET", seconds[2] / seconds[0], "", kRedisBar);
   }
 
   void FillRedis() {
@@ -328,7 +267,7 @@ class Bench {
   StoreProcess process_;                      // first: it forks
   const std::unique_ptr<RedisServer> redis_;  // null: not installed
   std::string buffer_;                        // what was read last
-  Report report_;
+  BenchReport report_;
 };
 
 }  // namespace
