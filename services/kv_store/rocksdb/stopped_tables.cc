@@ -105,12 +105,16 @@ class RocksDbStoppedTables final : public StoppedTables {
 
   absl::Status Scan(Table table,
                     const std::function<bool(std::string_view, std::string_view)>& visit) override {
+    return ScanFrom(table, {}, visit);
+  }
+  absl::Status ScanFrom(Table table, std::string_view begin,
+                        const std::function<bool(std::string_view, std::string_view)>& visit) override {
     if (Family(table) == nullptr) return absl::OkStatus();
     return FromRocksDb(Guarded([&] {
       rocksdb::ReadOptions options;
       options.fill_cache = false;
       const std::unique_ptr<rocksdb::Iterator> rows(db_->NewIterator(options, Family(table)));
-      for (rows->SeekToFirst(); rows->Valid(); rows->Next()) {
+      for (rows->Seek(ToSlice(begin)); rows->Valid(); rows->Next()) {
         if (!visit({rows->key().data(), rows->key().size()}, {rows->value().data(), rows->value().size()}))
           break;
       }

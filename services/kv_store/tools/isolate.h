@@ -5,6 +5,7 @@
 
 #include <functional>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace epic::kv_store {
@@ -13,6 +14,8 @@ namespace epic::kv_store {
 // lost. Errors: DataLoss when it was ended by a signal, Unavailable when there is no further process to be
 // had. REQUIRES: this process has one thread, and nothing is buffered for its standard output.
 absl::StatusOr<int> RunIsolated(const std::function<int()>& work);
+// The same for work that ends with a status, which is returned; what it says beyond code and message is lost.
+absl::Status RunStatusIsolated(const std::function<absl::Status()>& work);
 
 }  // namespace epic::kv_store
 
