@@ -46,6 +46,8 @@ void AddChatCommand(CLI::App* app, CommonFlags* common, Action* chosen);
 void AddDemoCommand(CLI::App* app, CommonFlags* common, Action* chosen);
 void AddStatusCommand(CLI::App* app, CommonFlags* common, Action* chosen);
 void AddConfigCommands(CLI::App* app, CommonFlags* common, Action* chosen);
+void AddStoreCommands(CLI::App* app, Action* chosen);
+void AddBackupCommands(CLI::App* app, CommonFlags* common, Action* chosen);
 
 // Adds an option that takes one value each time it is given, so that what follows it is not taken too.
 CLI::Option* AddRepeatedOption(CLI::App* app, const std::string& flag, std::vector<std::string>* values,

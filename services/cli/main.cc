@@ -30,6 +30,8 @@ int Run(int argc, char** argv) {
   epic::AddDemoCommand(&app, &common, &chosen);
   epic::AddStatusCommand(&app, &common, &chosen);
   epic::AddConfigCommands(&app, &common, &chosen);
+  epic::AddStoreCommands(&app, &chosen);
+  epic::AddBackupCommands(&app, &common, &chosen);
   epic::AddVersionCommand(&app, &chosen);
   try {
     app.parse(argc, argv);
