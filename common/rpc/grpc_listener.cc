@@ -21,7 +21,7 @@ void InitPluginsOnce() {
 
 }  // namespace
 
-absl::Status GrpcListener::Listen(const std::string& address, size_t max_message_bytes,
+absl::Status GrpcListener::Listen(const std::string& address, const ListenOptions& options,
                                   const std::vector<grpc::Service*>& services) {
   if (!address.starts_with("unix:")) EPIC_RETURN_IF_ERROR(CheckCanListen(address));
   InitPluginsOnce();
@@ -29,7 +29,15 @@ absl::Status GrpcListener::Listen(const std::string& address, size_t max_message
   int port = 0;
   builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.SetMaxReceiveMessageSize(static_cast<int>(max_message_bytes));
+  builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
+  if (options.keepalive_ms > 0) {
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, static_cast<int>(options.keepalive_ms));
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, static_cast<int>(options.keepalive_ms));
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  }
+  if (options.buffer_bytes_max > 0) {
+    builder.SetResourceQuota(grpc::ResourceQuota("door").Resize(options.buffer_bytes_max));
+  }
   for (grpc::Service* service : services) builder.RegisterService(service);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port == 0) {

@@ -15,11 +15,18 @@
 
 namespace epic {
 
+struct ListenOptions {
+  size_t max_message_bytes = size_t{4} << 20;  // of a request
+  // A connection whose client does not answer a ping for so long is closed; 0: by the system's own rules.
+  int64_t keepalive_ms = 0;
+  uint64_t buffer_bytes_max = 0;  // that gRPC holds for all connections; 0: no bound
+};
+
 class GrpcListener {
  public:
   // Once. `address`: HOST:PORT, or unix:PATH of a socket. `services` outlive the listener. Errors:
   // Unavailable when the address cannot be bound; InvalidArgument when it is none.
-  absl::Status Listen(const std::string& address, size_t max_message_bytes,
+  absl::Status Listen(const std::string& address, const ListenOptions& options,
                       const std::vector<grpc::Service*>& services);
   uint16_t port() const { return port_; }
   // Turns the health service to NOT_SERVING; calls go on. Any thread, between Listen and Stop.

@@ -103,6 +103,17 @@ grpc::ServerUnaryReactor* Answer(const RpcParts* parts, grpc::CallbackServerCont
   return call;
 }
 
+// The same on the thread of gRPC, for work that never blocks.
+template <typename Response, typename Work>
+grpc::ServerUnaryReactor* AnswerNow(const RpcParts* parts, grpc::CallbackServerContext* context,
+                                    std::string_view name, Response* response, Work work) {
+  auto* call = new UnaryCall(parts, context, name);  // frees itself
+  absl::StatusOr<Response> result = work(call->scope());
+  if (result.ok()) *response = std::move(result).value();
+  call->End(result.status());
+  return call;
+}
+
 }  // namespace epic
 
 #endif  // EPIC_COMMON_RPC_RPC_CALL_H_

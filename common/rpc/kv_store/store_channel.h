@@ -17,8 +17,9 @@
 namespace epic {
 
 struct StoreChannelOptions {
-  std::string address;           // HOST:PORT, or unix:PATH
-  int64_t call_ms = 10'000;      // deadline of a call that moves no layers
+  std::string address;                         // HOST:PORT, or unix:PATH
+  int64_t call_ms = 10'000;                    // deadline of a call that moves no layers
+  int64_t min_bytes_per_s = int64_t{4} << 20;  // of a transfer: its deadline is longer by that
   int64_t reconnect_ms = 2'000;  // how long the one retry waits for a node that is being restarted
   int64_t max_message_bytes = int64_t{128} << 20;  // of an answer: token ids of the longest contexts
 };
@@ -44,6 +45,10 @@ class StoreChannel {
     return response;
   }
 
+  // The deadline of a transfer.
+  int64_t TransferMs(uint64_t bytes) const {
+    return options_.call_ms + static_cast<int64_t>(bytes) * 1000 / options_.min_bytes_per_s;
+  }
   Stub* stub() const { return stub_.get(); }
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
   const StoreChannelOptions& options() const { return options_; }

@@ -3,16 +3,34 @@
 #ifndef EPIC_SERVICES_KV_STORE_RPC_KV_STORE_SERVICE_H_
 #define EPIC_SERVICES_KV_STORE_RPC_KV_STORE_SERVICE_H_
 
+#include <grpcpp/support/byte_buffer.h>
+
+#include <functional>
+
 #include "common/rpc/rpc_call.h"
 #include "common/storage/kv_store.h"
 #include "epic/v1/kv_store.grpc.pb.h"
+#include "services/kv_store/core/node/store_node.h"
+#include "services/kv_store/rpc/attachments.h"
+#include "services/kv_store/rpc/layer_streams.h"
+#include "services/kv_store/rpc/store_door.h"
 
 namespace epic::kv_store {
 
-class KvStoreRpcService final : public v1::KvStoreService::CallbackService {
+// Layers pass as bytes, without a copy into messages.
+using KvStoreServiceBase = v1::KvStoreService::WithRawCallbackMethod_WriteLayers<
+    v1::KvStoreService::WithRawCallbackMethod_ReadLayers<v1::KvStoreService::CallbackService>>;
+
+class KvStoreRpcService final : public KvStoreServiceBase {
  public:
-  // Both outlive the service.
-  KvStoreRpcService(KvStore* store, const RpcParts* parts) : store_(store), parts_(parts) {}
+  // All outlive the service. `on_lookup` hears of every object that was asked for; may be empty.
+  KvStoreRpcService(const StreamParts* streams, Attachments* attachments, LookupObserver on_lookup)
+      : node_(streams->node),
+        store_(streams->node->store()),
+        parts_(streams->rpc),
+        streams_(streams),
+        attachments_(attachments),
+        on_lookup_(std::move(on_lookup)) {}
 
   // --- records (record_calls.cc)
   grpc::ServerUnaryReactor* CreateContext(grpc::CallbackServerContext* context,
@@ -44,9 +62,55 @@ class KvStoreRpcService final : public v1::KvStoreService::CallbackService {
   grpc::ServerUnaryReactor* Usage(grpc::CallbackServerContext* context, const v1::StoreUsageRequest* request,
                                   v1::StoreUsageResponse* response) override;
 
+  // --- objects (object_calls.cc)
+  grpc::ServerUnaryReactor* Reserve(grpc::CallbackServerContext* context,
+                                    const v1::ReserveObjectsRequest* request,
+                                    v1::ReserveObjectsResponse* response) override;
+  grpc::ServerUnaryReactor* Heartbeat(grpc::CallbackServerContext* context,
+                                      const v1::HeartbeatRequest* request,
+                                      v1::HeartbeatResponse* response) override;
+  grpc::ServerUnaryReactor* Commit(grpc::CallbackServerContext* context,
+                                   const v1::CommitObjectsRequest* request,
+                                   v1::CommitObjectsResponse* response) override;
+  grpc::ServerUnaryReactor* Abort(grpc::CallbackServerContext* context, const v1::AbortRequest* request,
+                                  v1::AbortResponse* response) override;
+  grpc::ServerUnaryReactor* Acquire(grpc::CallbackServerContext* context,
+                                    const v1::AcquireObjectsRequest* request,
+                                    v1::AcquireObjectsResponse* response) override;
+  grpc::ServerUnaryReactor* Confirm(grpc::CallbackServerContext* context, const v1::ConfirmRequest* request,
+                                    v1::LeaseStatesResponse* response) override;
+  grpc::ServerUnaryReactor* Renew(grpc::CallbackServerContext* context, const v1::RenewRequest* request,
+                                  v1::LeaseStatesResponse* response) override;
+  grpc::ServerUnaryReactor* Release(grpc::CallbackServerContext* context, const v1::ReleaseRequest* request,
+                                    v1::LeaseStatesResponse* response) override;
+  grpc::ServerUnaryReactor* Exists(grpc::CallbackServerContext* context, const v1::ExistsRequest* request,
+                                   v1::ExistsResponse* response) override;
+  grpc::ServerUnaryReactor* Drop(grpc::CallbackServerContext* context, const v1::DropObjectsRequest* request,
+                                 v1::DropObjectsResponse* response) override;
+
+  // --- streams (attachments.h, layer_streams.h)
+  using KvStoreServiceBase::ReadLayers;
+  using KvStoreServiceBase::WriteLayers;
+  grpc::ServerWriteReactor<v1::AttachResponse>* Attach(grpc::CallbackServerContext* context,
+                                                       const v1::AttachRequest* request) override {
+    return attachments_->Attach(context, *request);
+  }
+  grpc::ServerReadReactor<grpc::ByteBuffer>* WriteLayers(grpc::CallbackServerContext* context,
+                                                         grpc::ByteBuffer* response) override {
+    return ReceiveLayers(streams_, context, response);
+  }
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* ReadLayers(grpc::CallbackServerContext* context,
+                                                         const grpc::ByteBuffer* request) override {
+    return SendLayers(streams_, context, request);
+  }
+
  private:
+  StoreNode* const node_;
   KvStore* const store_;
   const RpcParts* const parts_;
+  const StreamParts* const streams_;
+  Attachments* const attachments_;
+  const LookupObserver on_lookup_;
 };
 
 }  // namespace epic::kv_store

@@ -9,8 +9,7 @@
 #include "common/rpc/kv_store/record_client.h"
 #include "common/status/error.h"
 #include "common/testing/status_matchers.h"
-#include "services/kv_store/core/store_core.h"
-#include "services/kv_store/rpc/store_door.h"
+#include "services/kv_store/rpc/testing/store_process.h"
 #include "services/kv_store/testing/store_fixtures.h"
 
 namespace epic::kv_store {
@@ -20,24 +19,18 @@ constexpr uint64_t kMemory = uint64_t{1} << 20;
 
 class RecordCallsTest : public ::testing::Test {
  protected:
-  RecordCallsTest() { Serve({.address = "127.0.0.1:0"}); }
-
   void Serve(const StoreDoorOptions& options) {
-    door_.reset();
-    auto door = StoreDoor::Start(options, store_.get(), &clock_);
-    ASSERT_OK(door);
-    door_ = *std::move(door);
-    channel_ = std::make_shared<StoreChannel>(StoreChannelOptions{.address = Address(), .reconnect_ms = 300});
-    client_ = std::make_unique<RecordClient>(channel_, &clock_);
+    process_ = std::make_unique<StoreProcess>(kMemory, options);
+    channel_ = std::make_shared<StoreChannel>(
+        StoreChannelOptions{.address = process_->address(), .reconnect_ms = 300});
+    client_ = std::make_unique<RecordClient>(channel_, process_->clock());
   }
-  std::string Address() const { return "127.0.0.1:" + std::to_string(door_->port()); }
-  CacheId IdOf(const NewContext& context) const {
+  void SetUp() override { Serve({}); }
+  static CacheId IdOf(const NewContext& context) {
     return CacheId::Of(context.tenant, context.model_identity, context.tokens);
   }
 
-  ManualClock clock_;
-  const std::unique_ptr<KvStore> store_ = MakeMemoryKvStore(kMemory, &clock_);
-  std::unique_ptr<StoreDoor> door_;
+  std::unique_ptr<StoreProcess> process_;
   std::shared_ptr<StoreChannel> channel_;
   std::unique_ptr<RecordClient> client_;
 };
@@ -51,7 +44,7 @@ TEST_F(RecordCallsTest, ARecordIsWhatTheStoreHas) {
   ASSERT_OK(created);
   EXPECT_TRUE(created->created);
   const CacheId id = IdOf(context);
-  const auto stored = store_->GetContext("a", id);
+  const auto stored = process_->store()->GetContext("a", id);
   ASSERT_OK(stored);
   EXPECT_EQ(created->record, *stored);
   EXPECT_EQ(*client_->GetContext("a", id), *stored);
@@ -86,7 +79,7 @@ TEST_F(RecordCallsTest, OneBadItemFailsAlone) {
 TEST_F(RecordCallsTest, PagesGoOn) {
   std::vector<CacheId> expected;
   for (uint64_t seed = 1; seed <= 7; ++seed) {
-    clock_.AdvanceMs(1);
+    process_->clock()->AdvanceMs(1);
     ASSERT_OK(client_->CreateContext(ContextOf(seed)));
     expected.insert(expected.begin(), IdOf(ContextOf(seed)));
   }
@@ -128,7 +121,7 @@ TEST_F(RecordCallsTest, TooManyOrMalformedItemsAreRefusedAsAWhole) {
 }
 
 TEST_F(RecordCallsTest, AnOversizedRequestIsRefusedAndTheDoorGoesOn) {
-  Serve({.address = "127.0.0.1:0", .max_message_bytes = 64 << 10});
+  Serve({.max_message_bytes = 64 << 10});
   EXPECT_EQ(client_->CreateContext(ContextOf(1, 100'000)).status().code(),
             absl::StatusCode::kResourceExhausted);
   EXPECT_OK(client_->CreateContext(ContextOf(2)));
@@ -155,14 +148,12 @@ TEST_F(RecordCallsTest, GarbageOnTheWireEndsTheCallAndNothingElse) {
 
 TEST_F(RecordCallsTest, ANodeThatIsGoneIsUnavailableAndOneThatIsBackIsUsed) {
   ASSERT_OK(client_->CreateContext(ContextOf(1)));
-  const std::string address = Address();
-  door_.reset();
+  process_->Stop();
   EXPECT_EQ(client_->CreateContext(ContextOf(2)).status().code(), absl::StatusCode::kUnavailable);
-  auto door = StoreDoor::Start({.address = address}, store_.get(), &clock_);
-  ASSERT_OK(door);
-  door_ = *std::move(door);
-  const StoreChannelOptions patient{.address = address};
-  RecordClient client(std::make_shared<StoreChannel>(patient), &clock_);
+  process_->Start();
+  const StoreChannelOptions patient{.address = process_->address()};
+  RecordClient client(std::make_shared<StoreChannel>(patient), process_->clock());
+  EXPECT_FALSE(client.CreateContext(ContextOf(1))->created);
   EXPECT_OK(client.CreateContext(ContextOf(2)));
 }
 

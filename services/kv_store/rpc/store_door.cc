@@ -1,9 +1,14 @@
 #include "services/kv_store/rpc/store_door.h"
 
+#include <atomic>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "common/base/clock.h"
 #include "common/base/executor.h"
+#include "common/base/mutex.h"
 #include "common/base/request_ids.h"
+#include "common/base/timers.h"
 #include "common/rpc/grpc_listener.h"
 #include "common/rpc/kv_store/item_status.h"
 #include "common/rpc/rpc_call.h"
@@ -15,38 +20,70 @@ namespace {
 
 class RealStoreDoor final : public StoreDoor {
  public:
-  RealStoreDoor(const StoreDoorOptions& options, KvStore* store, const Clock* clock, RpcObserver observer)
+  RealStoreDoor(const StoreDoorOptions& options, StoreNode* node, StoreDoorObservers observers)
       : options_(options),
+        node_(node),
+        timers_(clock_),
         executor_(options.worker_threads, options.worker_queue),
         request_ids_(options.id_seed),
-        parts_{clock, &executor_, &request_ids_, std::move(observer), &ToStoreGrpcStatus},
-        service_(store, &parts_) {}
+        parts_{clock_, &executor_, &request_ids_, std::move(observers.on_call), &ToStoreGrpcStatus},
+        streams_{node, &parts_, &timers_, options.stall_ms, options.streams_max, &open_streams_},
+        attachments_(node, &parts_),
+        service_(&streams_, &attachments_, std::move(observers.on_lookup)) {}
   ~RealStoreDoor() override { Stop(); }
 
   absl::Status Listen() {
-    return listener_.Listen(options_.address, options_.max_message_bytes, {&service_});
+    ListenOptions listen;
+    listen.max_message_bytes = options_.max_message_bytes;
+    listen.keepalive_ms = options_.keepalive_ms;
+    listen.buffer_bytes_max = options_.buffer_bytes_max;
+    EPIC_RETURN_IF_ERROR(listener_.Listen(options_.address, listen, {&service_}));
+    SweepLater();
+    return absl::OkStatus();
   }
   uint16_t port() const override { return listener_.port(); }
-  void Drain() override { listener_.RefuseHealth(); }
+  uint32_t streams() const override { return open_streams_.load(); }
+  size_t attached() const override { return attachments_.count(); }
+  void Drain() override {
+    listener_.RefuseHealth();
+    attachments_.Drain();
+  }
   void Stop() override {
+    attachments_.Drain();
     listener_.Stop(options_.drain_ms);
+    timers_.Stop();
     executor_.Stop();
   }
 
  private:
+  // Sweeping frees memory: on the executor. One that is refused is made up for by the next.
+  void SweepLater() {
+    timers_.At(clock_->SteadyNs() + options_.sweep_ms * 1'000'000, [this] {
+      const bool taken = executor_.TrySubmit([this] { node_->Sweep(); });
+      static_cast<void>(taken);
+      SweepLater();
+    });
+  }
+
   const StoreDoorOptions options_;
+  StoreNode* const node_;
+  const Clock* const clock_ = SystemClock::Get();
+  std::atomic<uint32_t> open_streams_{0};
+  TimerThread timers_;
   ThreadExecutor executor_;
   RequestIds request_ids_;
   const RpcParts parts_;
+  const StreamParts streams_;
+  Attachments attachments_;
   KvStoreRpcService service_;
   GrpcListener listener_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StoreDoor>> StoreDoor::Start(const StoreDoorOptions& options, KvStore* store,
-                                                            const Clock* clock, RpcObserver observer) {
-  auto door = std::make_unique<RealStoreDoor>(options, store, clock, std::move(observer));
+absl::StatusOr<std::unique_ptr<StoreDoor>> StoreDoor::Start(const StoreDoorOptions& options, StoreNode* node,
+                                                            StoreDoorObservers observers) {
+  auto door = std::make_unique<RealStoreDoor>(options, node, std::move(observers));
   EPIC_RETURN_IF_ERROR(door->Listen());
   return door;
 }

@@ -1,21 +1,26 @@
 // The gRPC door of a store: KvStoreService, health and reflection on one address.
 //
-// Owns the server and the workers on which calls that may block run. Start, Drain and Stop are called by one
-// thread. Nothing of gRPC is in this header.
+// Owns the server, the workers on which calls that may block run, and the timer that sweeps the node. Its
+// time is the system's: deadlines and stalls of real connections; leases have the node's clock. Start, Drain
+// and Stop are called by one thread. Nothing of gRPC is in this header.
 #ifndef EPIC_SERVICES_KV_STORE_RPC_STORE_DOOR_H_
 #define EPIC_SERVICES_KV_STORE_RPC_STORE_DOOR_H_
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "common/base/clock.h"
 #include "common/rpc/rpc_event.h"
 #include "common/storage/kv_store.h"
+#include "services/kv_store/core/node/store_node.h"
 
 namespace epic::kv_store {
+
+// Whether an object that was asked for was there, and else why not. Called on a worker; must not block.
+using LookupObserver = std::function<void(bool hit, MissCause cause)>;
 
 struct StoreDoorOptions {
   std::string address = "127.0.0.1:8084";       // HOST:PORT, port 0 takes a free one; or unix:PATH
@@ -24,17 +29,31 @@ struct StoreDoorOptions {
   size_t worker_queue = 1024;  // calls that wait for a worker; one more is refused with queue_full
   int64_t drain_ms = 10'000;   // Stop gives running calls so long
   uint64_t id_seed = 0;        // of the ids of calls that bring none
+  uint32_t streams_max = 256;  // of layers, at a time; one more is refused with queue_full
+  int64_t stall_ms = 10'000;   // a stream whose other end stops for so long is cut off
+  // A connection whose client does not answer pings for so long is dead.
+  int64_t keepalive_ms = 10'000;
+  uint64_t buffer_bytes_max = uint64_t{512} << 20;  // of gRPC, for all connections
+  int64_t sweep_ms = 1000;  // between two looks for leases and reservations that are over
+};
+
+struct StoreDoorObservers {
+  RpcObserver on_call;  // hears of every call when it is over
+  LookupObserver on_lookup;
 };
 
 class StoreDoor {
  public:
   virtual ~StoreDoor() = default;
-  // Listens at once. `store` and `clock` outlive the door; `observer` hears of every call when it is over.
-  // Errors: Unavailable when the address cannot be bound; InvalidArgument when it is none.
-  static absl::StatusOr<std::unique_ptr<StoreDoor>> Start(const StoreDoorOptions& options, KvStore* store,
-                                                          const Clock* clock, RpcObserver observer = {});
+  // Listens at once, and sweeps the node. The node outlives the door. Errors: Unavailable when the address
+  // cannot be bound; InvalidArgument when it is none.
+  static absl::StatusOr<std::unique_ptr<StoreDoor>> Start(const StoreDoorOptions& options, StoreNode* node,
+                                                          StoreDoorObservers observers = {});
   virtual uint16_t port() const = 0;
-  // Turns the health service to NOT_SERVING; calls go on.
+  // For gauges: streams of layers, and callers that are attached.
+  virtual uint32_t streams() const = 0;
+  virtual size_t attached() const = 0;
+  // Turns the health service to NOT_SERVING and ends what callers are attached by; calls go on.
   virtual void Drain() = 0;
   // Refuses new calls, waits drain_ms for running ones, cancels the rest. Idempotent.
   virtual void Stop() = 0;
