@@ -2,9 +2,9 @@
 // different cache lines, so that they do not slow each other down; a writer locks all of them, one after the
 // other. Also a condition variable for its writers, like those of mutex.h.
 //
-// Readers of one CPU may exclude each other: a reader never waits for another reader, and locks nothing
-// twice. Each lock of a reader is one slot; what is kept for each slot apart may be changed by the reader
-// that has the slot, and by writers (see SharedMutexLock::slot).
+// Readers of one CPU may exclude each other: who reads must not wait for another reader, nor lock twice.
+// Each lock of a reader is one slot; what is kept for each slot apart may be changed by the reader that has
+// the slot, and by writers (see SharedLock::slot).
 #ifndef EPIC_COMMON_BASE_SHARED_MUTEX_H_
 #define EPIC_COMMON_BASE_SHARED_MUTEX_H_
 

@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
