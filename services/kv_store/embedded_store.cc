@@ -36,6 +36,7 @@ absl::StatusOr<std::unique_ptr<KvStore>> EmbeddedStore::Open(const EmbeddedStore
   EPIC_ASSIGN_OR_RETURN(std::unique_ptr<TableStore> tables, OpenRocksDbTables({.dir = options.dir}));
   StoreOptions store_options = options.store;
   store_options.scrubber.bytes_per_s = options.scrub_bytes_per_s;
+  store_options.warm_up.bytes_per_s = options.warm_up_bytes_per_s;
   const std::string folder = options.dir + "/slabs";
   std::error_code error;
   store_options.write_to_slabs = options.slabs == SlabBackEnd::kExtents && options.store.disk_bytes_max > 0;

@@ -18,10 +18,12 @@ enum class SlabBackEnd : uint8_t { kExtents, kBlobFiles };
 
 struct EmbeddedStoreOptions {
   std::string dir;     // made if it does not exist; belongs to one process at a time
-  StoreOptions store;  // memory, disk, clock; make_slabs and scrubber are set here
+  StoreOptions store;  // memory, disk, clock; make_slabs, scrubber and warm_up are set here
   SlabBackEnd slabs = SlabBackEnd::kExtents;
   // At most so much of the disk is re-read to check what nobody asks for; 0: nothing.
   uint64_t scrub_bytes_per_s = uint64_t{8} << 20;
+  // At most so much is read to fill memory again after a start, up to half of it; 0: nothing.
+  uint64_t warm_up_bytes_per_s = uint64_t{128} << 20;
 };
 
 class EmbeddedStore {

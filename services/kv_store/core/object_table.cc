@@ -280,6 +280,16 @@ ObjectPtr ObjectTable::InMemory(const TenantObjectKey& key) const {
   return index == kNone ? nullptr : entries_[index].memory;
 }
 
+std::optional<DiskCopy> ObjectTable::BeginLoad(const TenantObjectKey& key) {
+  const ChangeLock lock(this);
+  const uint32_t index = FindEntry(key);
+  if (index == kNone) return std::nullopt;
+  Entry& entry = entries_[index];
+  if (entry.memory != nullptr || !entry.on_disk() || entry.loading) return std::nullopt;
+  entry.loading = true;
+  return CopyOf(entry);
+}
+
 ObjectPtr ObjectTable::FinishLoad(const TenantObjectKey& key, uint64_t number, const ObjectPtr& object) {
   const ChangeLock lock(this);
   loaded_.SignalAll();

@@ -95,6 +95,9 @@ class ObjectTable {
   // Counts a use. Waits while another thread loads the same object.
   Found Find(const ContextRef& context, const ObjectVariant& variant, const KvLayout& layout)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // The copy of an object that is on disk alone and that nobody loads: the caller reads it and owes
+  // FinishLoad. Counts no use.
+  std::optional<DiskCopy> BeginLoad(const TenantObjectKey& key) ABSL_LOCKS_EXCLUDED(mu_);
   // `object` is nullptr when the load failed. Publishes it if copy `number` is still the object's, and
   // returns what readers get from now on; nullptr: nothing.
   ObjectPtr FinishLoad(const TenantObjectKey& key, uint64_t number, const ObjectPtr& object)

@@ -37,6 +37,7 @@ bool Scrubber::Wait(int64_t ms) {
 void Scrubber::Run() {
   while (Wait(options_.period_ms)) {
     pass_([this](uint64_t bytes) { return Wait(WaitMs(bytes, options_.bytes_per_s)); });
+    if (options_.once) return;
   }
 }
 

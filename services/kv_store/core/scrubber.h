@@ -29,6 +29,7 @@ class Scrubber {
   struct Options {
     uint64_t bytes_per_s = 0;    // 0: nothing is scrubbed
     int64_t period_ms = 60'000;  // before the first pass, and between two
+    bool once = false;           // ends after its first pass, as a warm-up does (warm_up.h)
   };
   // `pass` runs on the scrubber's thread and ends soon after its pace returned false.
   Scrubber(const Options& options, std::function<void(const ScrubPace&)> pass);

@@ -41,6 +41,7 @@
 #include "services/kv_store/core/scrubber.h"
 #include "services/kv_store/core/slab_store.h"
 #include "services/kv_store/core/table_store.h"
+#include "services/kv_store/core/warm_up.h"
 #include "services/kv_store/core/watched_slabs.h"
 #include "services/kv_store/core/watched_tables.h"
 #include "services/kv_store/core/write_behind.h"
@@ -67,6 +68,7 @@ struct StoreOptions {
   const Clock* clock = SystemClock::Get();    // outlives the store
   WriteBehind::Options writer;
   Scrubber::Options scrubber;  // off by default
+  WarmUpOptions warm_up;       // off by default
   // False: tombstones stay until ForgetTombstone. Nodes of a cluster say when.
   bool forgets_tombstones = true;
 };
@@ -169,6 +171,9 @@ class StoreCore final : public KvStore {
   // Re-reads every copy on disk and drops those that are damaged. Runs by itself on the scrubber's thread.
   void ScrubPass(const ScrubPace& pace);
   ScrubCounts Scrubbed() const;
+  // Reads to memory what was used most before the start (warm_up.h). Runs by itself, once, on a thread.
+  void WarmUpPass(const ScrubPace& pace);
+  WarmUpCounts WarmedUp() const;
   // Writes what is queued and ends the writer. Later calls of the store still work; objects committed from
   // then on stay in memory only. Idempotent.
   void Stop();
@@ -199,6 +204,9 @@ class StoreCore final : public KvStore {
   std::unique_ptr<ArenaRegion> AllocateRegion(const KvLayout& layout);
   AcquireResult LoadFromDisk(const TenantObjectKey& key, const Digest& model_identity, const DiskCopy& copy);
   void Quarantine(const TenantObjectKey& key, uint64_t number, MissCause cause);
+  std::vector<TenantObjectKey> HottestOnDisk();
+  bool WarmUpObject(const TenantObjectKey& key, const ScrubPace& pace);
+  bool WaitForIdleDisk(uint64_t bytes, const ScrubPace& pace);
   bool ScrubObject(const TenantObjectKey& key, const DiskCopy& copy, const ScrubPace& pace);
   // Publishes `object` the first time; after that, with what `published` says of it, only tries the disk
   // again.
@@ -250,6 +258,14 @@ class StoreCore final : public KvStore {
   std::atomic<uint64_t> scrub_damaged_{0};
   std::atomic<uint64_t> scrub_errors_{0};
 
+  std::atomic<uint64_t> disk_loads_{0};  // objects that readers wanted from disk
+  std::atomic<bool> warm_up_done_{false};
+  std::atomic<uint64_t> warm_up_objects_{0};
+  std::atomic<uint64_t> warm_up_bytes_{0};
+  std::atomic<uint64_t> warm_up_pauses_{0};
+  std::atomic<uint64_t> warm_up_errors_{0};
+
+  std::unique_ptr<Scrubber> warmer_;     // the same
   std::unique_ptr<Scrubber> scrubber_;   // its thread uses all of the above, and so does the writer's
   std::unique_ptr<WriteBehind> writer_;  // last: its thread uses all of the above
 };

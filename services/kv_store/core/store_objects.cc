@@ -209,6 +209,7 @@ uint64_t StoreCore::GenerationInMemory(std::string_view tenant, const ObjectKey&
 
 AcquireResult StoreCore::LoadFromDisk(const TenantObjectKey& key, const Digest& model_identity,
                                       const DiskCopy& copy) {
+  ++disk_loads_;
   auto region = AllocateRegion(copy.layout);
   if (region == nullptr) {
     return {.object = objects_.FinishLoad(key, copy.number, nullptr), .cause = MissCause::kNoMemory};

@@ -55,6 +55,10 @@ absl::StatusOr<std::unique_ptr<StoreCore>> StoreCore::Open(std::unique_ptr<Table
       [core] { core->Housekeep(); });
   store->scrubber_ =
       std::make_unique<Scrubber>(options.scrubber, [core](const ScrubPace& pace) { core->ScrubPass(pace); });
+  store->warmer_ = std::make_unique<Scrubber>(
+      Scrubber::Options{
+          .bytes_per_s = options.warm_up.bytes_per_s, .period_ms = options.warm_up.delay_ms, .once = true},
+      [core](const ScrubPace& pace) { core->WarmUpPass(pace); });
   return store;
 }
 
@@ -363,6 +367,7 @@ void StoreCore::Housekeep() {
 }
 
 void StoreCore::Stop() {
+  if (warmer_ != nullptr) warmer_->Stop();
   if (scrubber_ != nullptr) scrubber_->Stop();
   if (writer_ == nullptr) return;
   writer_->Stop();
