@@ -37,9 +37,16 @@ std::vector<std::optional<uint64_t>> LeaseTable::Grant(PeerId peer, std::span<co
   std::vector<std::optional<uint64_t>> numbers;
   numbers.reserve(objects.size());
   if (objects.empty()) return numbers;
+  if (held_.load() + objects.size() > options_.max) Sweep();
+  std::vector<ObjectPtr> freed;  // destroyed after the lock is released
   Shard& shard = ShardOf(peer);
   MutexLock lock(&shard.mu);
-  const int64_t end_ns = clock_->SteadyNs() + BoundedMs(duration_ms) * kNsPerMs;
+  const int64_t now_ns = clock_->SteadyNs();
+  if (const auto known = shard.peers.find(peer);
+      known != shard.peers.end() && known->second + objects.size() > options_.max_per_peer) {
+    EndOver(&shard, now_ns, &freed);
+  }
+  const int64_t end_ns = now_ns + BoundedMs(duration_ms) * kNsPerMs;
   NoteEnd(&shard, end_ns);
   size_t& of_peer = shard.peers[peer];
   for (const ObjectPtr& object : objects) {
@@ -122,26 +129,31 @@ size_t LeaseTable::Goodbye(PeerId peer) {
   return freed.size();
 }
 
+size_t LeaseTable::EndOver(Shard* shard, int64_t now_ns, std::vector<ObjectPtr>* freed) {
+  if (shard->first_end_ns.load() > now_ns) return 0;
+  int64_t first_end_ns = kNever;
+  std::vector<uint64_t> over;
+  for (const auto& [number, lease] : shard->leases) {
+    if (lease.end_ns <= now_ns) {
+      over.push_back(number);
+    } else {
+      first_end_ns = std::min(first_end_ns, lease.end_ns);
+    }
+  }
+  for (const uint64_t number : over) freed->push_back(Drop(shard, shard->leases.find(number)));
+  shard->first_end_ns = first_end_ns;
+  expired_ += over.size();
+  return over.size();
+}
+
 size_t LeaseTable::Sweep() {
   size_t ended = 0;
   for (Shard& shard : shards_) {
     const int64_t now_ns = clock_->SteadyNs();
     if (shard.first_end_ns.load() > now_ns) continue;
-    std::vector<ObjectPtr> freed;
+    std::vector<ObjectPtr> freed;  // destroyed after the lock is released
     MutexLock lock(&shard.mu);
-    int64_t first_end_ns = kNever;
-    std::vector<uint64_t> over;
-    for (const auto& [number, lease] : shard.leases) {
-      if (lease.end_ns <= now_ns) {
-        over.push_back(number);
-      } else {
-        first_end_ns = std::min(first_end_ns, lease.end_ns);
-      }
-    }
-    for (const uint64_t number : over) freed.push_back(Drop(&shard, shard.leases.find(number)));
-    shard.first_end_ns = first_end_ns;
-    expired_ += over.size();
-    ended += over.size();
+    ended += EndOver(&shard, now_ns, &freed);
   }
   return ended;
 }

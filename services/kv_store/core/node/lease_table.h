@@ -40,7 +40,7 @@ class LeaseTable {
   // What a holder may ask for.
   int64_t BoundedMs(int64_t duration_ms) const;
 
-  // A lease for each object, from now on; its number, or nullopt where there are too many.
+  // A lease for each object, from now on; its number, or nullopt where there are too many that are not over.
   // REQUIRES: no object is nullptr.
   std::vector<std::optional<uint64_t>> Grant(PeerId peer, std::span<const ObjectPtr> objects,
                                              int64_t duration_ms);
@@ -94,6 +94,9 @@ class LeaseTable {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard->mu);
   // Takes a lease out; its object is destroyed by the caller, without the lock.
   ObjectPtr Drop(Shard* shard, Leases::iterator lease) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard->mu);
+  // Takes out the leases that are over. Returns how many there were.
+  size_t EndOver(Shard* shard, int64_t now_ns, std::vector<ObjectPtr>* freed)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard->mu);
   void NoteEnd(Shard* shard, int64_t end_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard->mu);
 
   const LeaseOptions options_;

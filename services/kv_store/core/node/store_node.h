@@ -95,7 +95,7 @@ class StoreNode {
     return reservations_.Commit(token, build);
   }
   std::vector<TokenState> Abort(std::span<const ReservationToken> tokens);
-  // Reserves, writes and commits; what fails leaves nothing behind.
+  // Reserves, writes and commits; what fails leaves no reservation behind.
   std::vector<PutResult> Put(PeerId peer, std::span<const WholeObject> objects);
 
   // --- reading
