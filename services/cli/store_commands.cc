@@ -2,6 +2,7 @@
 #include <memory>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <CLI/App.hpp>
@@ -76,9 +77,9 @@ absl::Status DumpIn(const Console& console, const CommonFlags& common, const Sto
     EPIC_ASSIGN_OR_RETURN(options.id, CacheId::Parse(flags.id));
   }
   uint64_t shown = 0, faults = 0;
-  if (common.json) *console.out << "{\"contexts\": [";
+  constexpr std::string_view kBegin = "{\"contexts\": [", kEnd = "\n]}\n";
   const auto show = [&](const store_tools::DumpedContext& context) {
-    if (common.json) *console.out << (shown == 0 ? "\n" : ",\n");
+    if (common.json) *console.out << (shown == 0 ? kBegin : ",") << '\n';
     *console.out
         << ContextJson(context, flags.with_names).dump(-1, ' ', false, json::error_handler_t::replace);
     if (!common.json) *console.out << '\n';
@@ -91,7 +92,7 @@ absl::Status DumpIn(const Console& console, const CommonFlags& common, const Sto
         ++faults;
         PrintFault(*console.err, fault);
       });
-  if (common.json) *console.out << "\n]}\n";
+  if (common.json && (status.ok() || shown > 0)) *console.out << (shown == 0 ? kBegin : "") << kEnd;
   EPIC_RETURN_IF_ERROR(status);
   if (faults == 0) return absl::OkStatus();
   return absl::DataLossError(

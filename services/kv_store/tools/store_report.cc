@@ -44,6 +44,8 @@ constexpr std::array<FaultInfo, kFaultKinds> kTable = {{
      "start the node: it writes the header anew and goes on reading the objects", true, false},
     {Kind::kUnreadableExtents, "unreadable_extents",
      "see that the folder slabs can be read; its objects were not checked", true, false},
+    {Kind::kDamagedNodeRow, "damaged_node_row",
+     "start the node: it counts its starts anew; a row of a newer version needs the newer EPIC", true, false},
 }};
 
 }  // namespace

@@ -31,8 +31,9 @@ enum class FaultKind : uint8_t {
   kSlabsWithoutObject,   // what a write left that a crash cut off
   kDamagedExtentFile,    // its header
   kUnreadableExtents,    // the folder or a file of it cannot be opened
+  kDamagedNodeRow,       // what the node keeps about itself
 };
-inline constexpr size_t kFaultKinds = 20;
+inline constexpr size_t kFaultKinds = 21;
 
 struct FaultInfo {
   FaultKind kind;
@@ -57,6 +58,7 @@ struct StoreCounts {
   uint64_t token_rows = 0;
   uint64_t tokens = 0;
   uint64_t tombstones = 0;
+  uint64_t node_rows = 0;
   uint64_t objects = 0;
   uint64_t objects_in_extents = 0;
   uint64_t object_bytes = 0;    // of all objects
