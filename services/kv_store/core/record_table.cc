@@ -496,12 +496,11 @@ std::vector<ContextKey> RecordTable::Expired(size_t limit) const {
   return keys;
 }
 
-std::vector<ContextKey> RecordTable::OldTombstones(size_t limit) const {
+std::vector<ContextKey> RecordTable::TombstonesBefore(const HybridTime& time, size_t limit) const {
   const SharedLock lock(&mu_);
-  const int64_t now_ms = clock_->UnixMs();
   std::vector<ContextKey> keys;
   for (const auto& [at, key] : tombstone_ages_) {
-    if (at.unix_ms > now_ms - kTombstoneLifeMs || keys.size() == limit) break;
+    if (at >= time || keys.size() == limit) break;
     keys.push_back(KeyOf(key));
   }
   return keys;

@@ -105,9 +105,10 @@ class RecordTable {
   // A time later than `seen` and than any before.
   HybridTime Tick(const HybridTime& seen) ABSL_LOCKS_EXCLUDED(mu_);
 
-  // Up to `limit` contexts past their expiry; tombstones past their life.
+  // Up to `limit` contexts past their expiry; tombstones written before a time.
   std::vector<ContextKey> Expired(size_t limit) const ABSL_LOCKS_EXCLUDED(mu_);
-  std::vector<ContextKey> OldTombstones(size_t limit) const ABSL_LOCKS_EXCLUDED(mu_);
+  std::vector<ContextKey> TombstonesBefore(const HybridTime& time, size_t limit) const
+      ABSL_LOCKS_EXCLUDED(mu_);
   void ForgetTombstone(const ContextKey& key) ABSL_LOCKS_EXCLUDED(mu_);
   bool HasTombstone(const ContextKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
 

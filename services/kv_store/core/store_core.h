@@ -131,6 +131,8 @@ class StoreCore final : public KvStore {
                            const std::vector<TokenId>* tokens);
   // What a tombstone says is known from then on to nobody who asks here. Errors: those of the disk.
   absl::Status ForgetTombstone(const ContextKey& key);
+  // The same of some, the oldest, that were written before `time`.
+  absl::Status ForgetTombstonesBefore(const HybridTime& time);
 
   // A time later than `seen` and than all that is known here: for a change that follows on them.
   HybridTime Tick(const HybridTime& seen) { return records_.Tick(seen); }
@@ -198,7 +200,6 @@ class StoreCore final : public KvStore {
   void ForgetObjects(const ContextKey& key, const std::vector<uint64_t>& removed);
   void ExpireDue();
   void PersistUses();
-  void ForgetOldTombstones();
   void ReclaimIfDue();
 
   std::unique_ptr<ArenaRegion> AllocateRegion(const KvLayout& layout);

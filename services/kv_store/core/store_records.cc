@@ -328,10 +328,11 @@ absl::Status StoreCore::ForgetTombstone(const ContextKey& key) {
   return absl::OkStatus();
 }
 
-void StoreCore::ForgetOldTombstones() {
-  for (const ContextKey& key : records_.OldTombstones(kTombstoneBatch)) {
-    if (!ForgetTombstone(key).ok()) return;
+absl::Status StoreCore::ForgetTombstonesBefore(const HybridTime& time) {
+  for (const ContextKey& key : records_.TombstonesBefore(time, kTombstoneBatch)) {
+    EPIC_RETURN_IF_ERROR(ForgetTombstone(key));
   }
+  return absl::OkStatus();
 }
 
 void StoreCore::PersistUses() {
@@ -361,7 +362,9 @@ void StoreCore::Housekeep() {
   objects_.EvictOverQuota();  // what was being written until now may go
   DropOrphans();
   ExpireDue();
-  if (options_.forgets_tombstones) ForgetOldTombstones();
+  if (options_.forgets_tombstones) {
+    ForgetTombstonesBefore({options_.clock->UnixMs() - kTombstoneLifeMs + 1, 0}).IgnoreError();
+  }
   PersistUses();
   ReclaimIfDue();
 }

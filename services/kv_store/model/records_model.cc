@@ -260,6 +260,7 @@ void RecordsModel::NodeSteps(const State& state, const StepVisitor<State>& visit
       removed.empty = 1;
       removed.fetched = 0;
       removed.up = Up::kDown;
+      if (state.copy.to == n) next.copy = {};
       // What it answered before does not count any more.
       for (Change& change : next.changes) change.applied &= static_cast<uint8_t>(~Bit(n));
       visit({"remove", n}, next);
@@ -280,13 +281,20 @@ void RecordsModel::NodeSteps(const State& state, const StepVisitor<State>& visit
         visit({"serve", n}, next);
       }
       for (int from = 0; from < kNodes; ++from) {
-        if (from == n || (node.fetched & Bit(from)) != 0 || !IsSource(state, state.nodes[from])) continue;
+        if (from == n || (node.fetched & Bit(from)) != 0) continue;
+        const bool source = IsSource(state, state.nodes[from]);
+        // Of two that lost what they had neither waits for the other.
+        const bool both_empty =
+            node.empty != 0 && state.nodes[from].empty != 0 && state.nodes[from].up == Up::kJoining;
+        if (!source && !both_empty) continue;
         State next = state;
-        Held held = node.memory;
-        Merge(state.nodes[from].memory, &held);
-        Write(held, &next.nodes[n]);
+        if (source) {
+          Held held = node.memory;
+          Merge(state.nodes[from].memory, &held);
+          Write(held, &next.nodes[n]);
+        }
         next.nodes[n].fetched |= Bit(from);
-        visit({"fetch", n, from}, next);
+        visit({source ? "fetch" : "pass over", n, from}, next);
       }
       continue;
     }
@@ -325,9 +333,14 @@ void RecordsModel::RepairSteps(const State& state, const StepVisitor<State>& vis
     return;
   }
   for (int from = 0; from < kNodes; ++from) {
-    if (state.nodes[from].up != Up::kServing || !Counts(state.nodes[from].memory)) continue;
-    for (int to = 0; to < kNodes; ++to) {
-      if (to == from || state.nodes[to].up != Up::kServing || state.nodes[to].memory.created != 0) continue;
+    const Node& source = state.nodes[from];
+    const bool has = bounds_.spreads ? IsSource(state, source) && KnowsOf(source.memory)
+                                     : source.up == Up::kServing && Counts(source.memory);
+    for (int to = 0; has && to < kNodes; ++to) {
+      const Node& target = state.nodes[to];
+      const bool lacks =
+          bounds_.spreads ? target.up != Up::kDown : target.up == Up::kServing && target.memory.created == 0;
+      if (to == from || !lacks) continue;
       State next = state;
       next.copy = {.on_its_way = 1, .to = static_cast<uint8_t>(to), .held = state.nodes[from].memory};
       visit({"copy leaves", to, from}, next);

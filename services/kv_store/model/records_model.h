@@ -48,6 +48,9 @@ struct RecordBounds {
   uint8_t losses = 1;   // of disks: R - 1
   uint8_t ticks = 2;    // of the clock
   bool expires = true;  // changes may set an expiry one tick ahead
+  // A copy goes from any node that counts to any that is up, whatever that has; else only to one that serves
+  // and lacks the record. Real changes carry all that their node knows: they are one of these and a copy.
+  bool spreads = false;
 };
 
 class RecordsModel {

@@ -17,6 +17,8 @@ TEST(RecordsModelSlowTest, NoPromiseBreaksWithinWiderBounds) {
       {.changes = 2, .crashes = 2, .losses = 1, .ticks = 0, .expires = false},
       {.changes = 3, .crashes = 1, .losses = 0, .ticks = 0, .expires = false},
       {.changes = 3, .crashes = 0, .losses = 0, .ticks = 1, .expires = true},
+      {.changes = 2, .crashes = 1, .losses = 0, .ticks = 1, .expires = false, .spreads = true},
+      {.changes = 2, .crashes = 1, .losses = 1, .ticks = 0, .expires = false, .spreads = true},
   };
   for (const RecordBounds& bounds : wide) {
     const Exploration result = Explore({}, bounds);

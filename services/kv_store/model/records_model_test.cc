@@ -23,6 +23,11 @@ TEST(RecordsModelTest, NoPromiseBreaks) {
   ExpectNoFault({.changes = 2, .crashes = 0, .losses = 0, .ticks = 2, .expires = true});
 }
 
+TEST(RecordsModelTest, NoPromiseBreaksWhereNodesSpreadWhatTheyKnow) {
+  ExpectNoFault({.changes = 2, .crashes = 0, .losses = 0, .ticks = 2, .expires = true, .spreads = true});
+  ExpectNoFault({.changes = 1, .crashes = 1, .losses = 1, .ticks = 1, .expires = false, .spreads = true});
+}
+
 TEST(RecordsModelTest, WithoutARuleAPromiseBreaks) {
   const struct {
     const char* rule;

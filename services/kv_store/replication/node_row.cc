@@ -1,6 +1,7 @@
 #include "services/kv_store/replication/node_row.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/status/status.h"
 #include "common/base/check.h"
@@ -31,12 +32,20 @@ uint64_t BeatLog::BeatOf(const HybridTime& time) const {
   return beat;
 }
 
+std::optional<HybridTime> BeatLog::Before(uint64_t beats) const {
+  if (beat < beats) return std::nullopt;
+  const auto behind = starts.upper_bound(beat - beats + 1);
+  if (behind == starts.begin()) return std::nullopt;
+  return std::prev(behind)->second;
+}
+
 std::string EncodeNodeRow(const NodeRow& row) {
   EPIC_CHECK(row.beats.starts.size() <= kMaxBeatStarts);
   std::string out;
   AppendLittle<uint32_t>(&out, kMagic);
   AppendLittle<uint32_t>(&out, kVersion);
   AppendLittle<uint8_t>(&out, static_cast<uint8_t>(row.disk));
+  AppendLittle<uint8_t>(&out, row.erase_due ? 1 : 0);
   AppendLittle<uint64_t>(&out, row.served_at);
   AppendLittle<uint64_t>(&out, row.beats.beat);
   AppendLittle<uint32_t>(&out, static_cast<uint32_t>(row.beats.starts.size()));
@@ -61,6 +70,7 @@ absl::StatusOr<NodeRow> DecodeNodeRow(ByteSpan bytes) {
   ByteReader reader(body.subspan(2 * sizeof(uint32_t)));
   NodeRow row;
   row.disk = static_cast<DiskState>(reader.TakeUpTo<uint8_t>(2));
+  row.erase_due = reader.TakeUpTo<uint8_t>(1) != 0;
   row.served_at = reader.Take<uint64_t>();
   row.beats.beat = reader.Take<uint64_t>();
   uint64_t last = 0;

@@ -6,13 +6,14 @@
 // time may belong to, so beats that were missed only keep it longer. Values; no I/O.
 //
 //   row "replica" of table node: u32 magic "ENR1", u32 version 1, u8 disk (0 whole, 1 empty, 2 being
-//   emptied), u64 served at, u64 beat, u32 starts (at most 1024), each u64 beat, i64 unix_ms, u32 counter,
-//   their beats growing, from 1 up to the beat; u32 CRC32C of all before. Little-endian.
+//   emptied), u8 erase due, u64 served at, u64 beat, u32 starts (at most 1024), each u64 beat, i64 unix_ms,
+//   u32 counter, their beats growing, from 1 up to the beat; u32 CRC32C of all before. Little-endian.
 #ifndef EPIC_SERVICES_KV_STORE_REPLICATION_NODE_ROW_H_
 #define EPIC_SERVICES_KV_STORE_REPLICATION_NODE_ROW_H_
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -32,12 +33,16 @@ struct BeatLog {
   void Learn(const BeatLog& other, uint64_t keep);
   // The latest beat in which something of this time can have happened.
   uint64_t BeatOf(const HybridTime& time) const;
+  // What is older happened at least `beats` beats ago; nullopt: that is known of nothing.
+  std::optional<HybridTime> Before(uint64_t beats) const;
 };
 
 enum class DiskState : uint8_t { kWhole = 0, kEmpty = 1, kEmptying = 2 };
 
 struct NodeRow {
   DiskState disk = DiskState::kEmpty;
+  // What other nodes had deleted was removed here, and may not be physically gone yet.
+  bool erase_due = false;
   uint64_t served_at = 0;  // beat
   BeatLog beats;
   bool operator==(const NodeRow&) const = default;

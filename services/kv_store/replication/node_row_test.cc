@@ -24,6 +24,7 @@ std::string Golden() {
 TEST(NodeRowTest, TheGoldenFileIsReadAndWrittenToTheByte) {
   ASSERT_OK_AND_ASSIGN(const NodeRow row, DecodeNodeRow(AsBytes(Golden())));
   EXPECT_EQ(row.disk, DiskState::kEmpty);
+  EXPECT_TRUE(row.erase_due);
   EXPECT_EQ(row.served_at, 41u);
   EXPECT_EQ(row.beats.beat, 43u);
   EXPECT_EQ(row.beats.starts,
@@ -76,6 +77,17 @@ TEST(BeatLogTest, WhatIsNotKnownToBeOlderIsTakenForYounger) {
   EXPECT_EQ(log.BeatOf({700, 5}), 8u);
   EXPECT_EQ(log.BeatOf({900, 0}), 9u);
   EXPECT_EQ(BeatLog{}.BeatOf({1, 0}), 0u);
+}
+
+TEST(BeatLogTest, BeforeAndBeatOfAgree) {
+  const BeatLog log{.beat = 9, .starts = {{3, {300, 0}}, {7, {700, 5}}, {9, {900, 0}}}};
+  for (uint64_t beats = 1; beats <= 12; ++beats) {
+    const std::optional<HybridTime> before = log.Before(beats);
+    for (const int64_t ms : {0, 299, 300, 500, 700, 701, 899, 900, 1000}) {
+      const HybridTime time{ms, 0};
+      EXPECT_EQ(before.has_value() && time < *before, log.BeatOf(time) + beats <= log.beat);
+    }
+  }
 }
 
 TEST(BeatLogTest, NodesThatTellEachOtherKnowTheSame) {

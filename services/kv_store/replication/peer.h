@@ -1,10 +1,11 @@
 // What one store node asks of another about context records: the messages, and the interface over which they
 // go. replicator.h answers them and sends them; local_peer.h goes to another node of the same process.
 //
-// Every call carries a deadline (steady clock of the caller) and answers by its callback exactly once, on any
-// thread, or never where the other side hangs: the caller keeps the deadline itself. A call whose answer is
+// Every call carries a deadline (steady clock of the caller) and answers by its callback at most once, on any
+// thread; never where the other side hangs: the caller keeps the deadline itself. A call whose answer is
 // an error may have been done, may still be done, and may be done twice: all of them are idempotent but
-// Change, which says itself until when it may begin. No call blocks.
+// Change, which says itself until when it may begin. Where the network fails the error has no code of
+// common/status/error.h: one that has is what the other node says. No call blocks.
 #ifndef EPIC_SERVICES_KV_STORE_REPLICATION_PEER_H_
 #define EPIC_SERVICES_KV_STORE_REPLICATION_PEER_H_
 
@@ -46,7 +47,8 @@ struct ReplicaItem {
 
 // Join these states.
 struct SendRequest {
-  uint64_t beat = 0;  // when the states were read: too old ones are refused
+  uint64_t session = 0;  // of the receiver: another one may have been emptied meanwhile, and refuses
+  uint64_t beat = 0;     // when the states were read: too old ones are refused
   std::vector<ReplicaItem> items;
 };
 struct ItemResult {
@@ -62,7 +64,7 @@ struct SendReply {
 
 // What of `node` the receiver knows, in key order, without token ids.
 struct FetchRequest {
-  std::string node;
+  std::string node;      // empty: of all nodes
   uint64_t session = 0;  // of `node`: refused until the receiver's view shows it up under this one
   std::optional<ContextKey> after;
   uint32_t limit = 256;
@@ -91,17 +93,20 @@ struct NameRequest {
   Digest model_identity;
   std::string name;
   CacheId id;
+  std::string home;  // the name's, that asks or is asked
 };
 struct NameReply {
   Standing standing;
   CacheId holder;  // empty: nobody but `id`
 };
 
+// Tell each other the beats.
 struct BeatRequest {
   BeatLog beats;
 };
 struct BeatReply {
   Standing standing;
+  BeatLog beats;
 };
 
 // Make physically gone what is known to be deleted, of this context at least up to this deletion.
@@ -121,6 +126,7 @@ struct SetStateChange {
 };
 struct DeleteChange {};
 struct ChangeRequest {
+  uint64_t id = 0;  // random: a request that comes twice is done once
   ContextKey key;
   std::variant<NewContext, ContextPatch, DeleteChange, SetStateChange> what;
   int64_t until_unix_ms = 0;  // it does not begin later

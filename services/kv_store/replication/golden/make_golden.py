@@ -13,12 +13,12 @@ def crc32c(data):
     return crc ^ 0xffffffff
 
 
-def node_row(disk, served_at, beat, starts):
-    out = b"ENR1" + struct.pack("<IBQQI", 1, disk, served_at, beat, len(starts))
+def node_row(disk, erase_due, served_at, beat, starts):
+    out = b"ENR1" + struct.pack("<IBBQQI", 1, disk, erase_due, served_at, beat, len(starts))
     for number, unix_ms, counter in starts:
         out += struct.pack("<QqI", number, unix_ms, counter)
     return out + struct.pack("<I", crc32c(out))
 
 
 with open("node_row.v1.bin", "wb") as file:
-    file.write(node_row(1, 41, 43, [(40, 1_700_000_000_123, 7), (43, 1_700_010_800_000, 0)]))
+    file.write(node_row(1, 1, 41, 43, [(40, 1_700_000_000_123, 7), (43, 1_700_010_800_000, 0)]))
