@@ -531,8 +531,9 @@ absl::Status StoreCore::LoadObjects() {
     }
   }
   next_number_ = last_number + 1;
-  if (!damaged.empty()) EPIC_RETURN_IF_ERROR(tables_->Write(damaged, Sync::kYes));
-  return rows_.Load(in_rows, !damaged.empty()).status();
+  // Slabs first: an entry that a crash leaves here is found again at the next open, its slabs would not be.
+  EPIC_RETURN_IF_ERROR(rows_.Load(in_rows, !damaged.empty()).status());
+  return damaged.empty() ? absl::OkStatus() : tables_->Write(damaged, Sync::kYes);
 }
 
 StoreUsage StoreCore::Usage() {

@@ -375,6 +375,7 @@ void StoreCore::Stop() {
   if (writer_ == nullptr) return;
   writer_->Stop();
   PersistUses();
+  tables_->Write({}, Sync::kYes).IgnoreError();  // a disk that fails here loses what was not safe yet
 }
 
 std::unique_ptr<KvStore> MakeMemoryKvStore(uint64_t memory_bytes, const Clock* clock) {

@@ -38,11 +38,13 @@ class FaultyFileSystem::OpenFile final : public File {
     return content_->allocated.size() * kPage;
   }
   absl::Status Allocate(uint64_t offset, uint64_t bytes) override {
+    files_->power_->Pass(0);
     MutexLock lock(&files_->mu_);
     EPIC_RETURN_IF_ERROR(files_->Step());
     return files_->Take(content_.get(), offset, bytes);
   }
   absl::Status Punch(uint64_t offset, uint64_t bytes) override {
+    files_->power_->Pass(0);
     MutexLock lock(&files_->mu_);
     EPIC_RETURN_IF_ERROR(files_->Step());
     if (files_->Strikes(files_->faults_.write_error)) return FromErrno(EIO, "injected");
@@ -55,10 +57,12 @@ class FaultyFileSystem::OpenFile final : public File {
     return absl::OkStatus();
   }
   absl::Status Sync() override {
+    files_->power_->Pass(0);
     MutexLock lock(&files_->mu_);
     EPIC_RETURN_IF_ERROR(files_->Step());
     if (files_->Strikes(files_->faults_.sync_error)) return FromErrno(EIO, "injected");
     ++files_->syncs_;
+    if (files_->loses_syncs_) return absl::OkStatus();
     content_->durable.resize(content_->bytes.size(), '\0');
     for (const uint64_t page : content_->unsynced) {
       std::memcpy(content_->durable.data() + page * kPage, content_->bytes.data() + page * kPage, kPage);
@@ -82,14 +86,9 @@ void FaultyFileSystem::SetCapacity(uint64_t bytes) {
   capacity_bytes_ = bytes;
 }
 
-void FaultyFileSystem::CutPowerAfter(uint64_t steps) {
+void FaultyFileSystem::SetLosesSyncs(bool loses) {
   MutexLock lock(&mu_);
-  steps_left_ = steps;
-}
-
-bool FaultyFileSystem::power_is_cut() {
-  MutexLock lock(&mu_);
-  return steps_left_ == uint64_t{0};
+  loses_syncs_ = loses;
 }
 
 void FaultyFileSystem::SetGate(bool open) {
@@ -157,7 +156,7 @@ void FaultyFileSystem::Crash(Rng* rng) {
     content.named = true;
     ++file;
   }
-  steps_left_.reset();
+  power_->Restore();
   gate_open_ = true;
   faults_ = {};
 }
@@ -167,10 +166,15 @@ bool FaultyFileSystem::Strikes(int chance) {
 }
 
 absl::Status FaultyFileSystem::Step() {
-  if (!steps_left_.has_value()) return absl::OkStatus();
-  if (*steps_left_ == 0) return FromErrno(ENODEV, "the power is cut");
-  --*steps_left_;
-  return absl::OkStatus();
+  switch (power_->Step()) {
+    case Power::Outcome::kDone:
+      return absl::OkStatus();
+    case Power::Outcome::kFails:
+      return FromErrno(EIO, "injected");
+    case Power::Outcome::kCut:
+      break;
+  }
+  return FromErrno(ENODEV, "the power is cut");
 }
 
 uint64_t FaultyFileSystem::UsedPages() {
@@ -194,6 +198,7 @@ absl::Status FaultyFileSystem::Take(Content* content, uint64_t offset, uint64_t 
 }
 
 absl::Status FaultyFileSystem::MakeFolder(const std::string& /*folder*/) {
+  power_->Pass(0);
   MutexLock lock(&mu_);
   return Step();
 }
@@ -208,6 +213,7 @@ absl::StatusOr<std::vector<std::string>> FaultyFileSystem::List(const std::strin
 }
 
 absl::StatusOr<std::unique_ptr<File>> FaultyFileSystem::Open(const std::string& path) {
+  power_->Pass(0);
   MutexLock lock(&mu_);
   EPIC_RETURN_IF_ERROR(Step());
   auto& content = contents_[path];
@@ -216,6 +222,7 @@ absl::StatusOr<std::unique_ptr<File>> FaultyFileSystem::Open(const std::string& 
 }
 
 absl::Status FaultyFileSystem::SyncFolder(const std::string& folder) {
+  power_->Pass(0);
   MutexLock lock(&mu_);
   EPIC_RETURN_IF_ERROR(Step());
   for (auto& [path, content] : contents_) {
@@ -231,7 +238,7 @@ uint64_t FaultyFileSystem::FreeBytes(const std::string& /*folder*/) {
 }
 
 absl::StatusOr<uint64_t> FaultyFileSystem::ReadPiece(Content* content, const IoPiece& piece) {
-  if (steps_left_ == uint64_t{0}) return FromErrno(ENODEV, "the power is cut");
+  if (power_->is_cut()) return FromErrno(ENODEV, "the power is cut");
   if (Strikes(faults_.read_error)) return FromErrno(EIO, "injected");
   const uint64_t size = content->bytes.size();
   uint64_t bytes = piece.offset >= size ? 0 : std::min<uint64_t>(piece.bytes.size(), size - piece.offset);
@@ -261,6 +268,9 @@ void FaultyFileSystem::Transfer(IoKind kind, std::span<const IoPiece> pieces, co
     std::vector<size_t> order(std::min(kIoWindow, pieces.size() - begin));
     std::iota(order.begin(), order.end(), begin);
     std::vector<std::pair<size_t, absl::StatusOr<uint64_t>>> results;
+    uint64_t bytes_of_all = 0;
+    for (const size_t index : order) bytes_of_all += pieces[index].bytes.size();
+    power_->Pass(bytes_of_all);
     {
       MutexLock lock(&mu_);
       ++held_;

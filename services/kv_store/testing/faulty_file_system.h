@@ -10,15 +10,16 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "common/base/mutex.h"
 #include "common/base/random.h"
 #include "services/kv_store/extents/file_system.h"
+#include "services/kv_store/testing/power.h"
 
 namespace epic::kv_store {
 
@@ -36,14 +37,18 @@ struct FileFaults {
 
 class FaultyFileSystem final : public FileSystem {
  public:
-  explicit FaultyFileSystem(uint64_t seed, uint64_t capacity_bytes = std::numeric_limits<uint64_t>::max())
-      : capacity_bytes_(capacity_bytes), rng_(seed) {}
+  // `power` is that of the disk, which may be shared with other files.
+  explicit FaultyFileSystem(uint64_t seed, uint64_t capacity_bytes = std::numeric_limits<uint64_t>::max(),
+                            std::shared_ptr<Power> power = std::make_shared<Power>())
+      : power_(std::move(power)), capacity_bytes_(capacity_bytes), rng_(seed) {}
 
   void SetFaults(const FileFaults& faults) ABSL_LOCKS_EXCLUDED(mu_);
   void SetCapacity(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
+  // From now on a sync makes nothing safe and returns OK; for tests of tests.
+  void SetLosesSyncs(bool loses) ABSL_LOCKS_EXCLUDED(mu_);
   // Cuts the power after `steps` more steps: every call fails from then on, until Crash().
-  void CutPowerAfter(uint64_t steps) ABSL_LOCKS_EXCLUDED(mu_);
-  bool power_is_cut() ABSL_LOCKS_EXCLUDED(mu_);
+  void CutPowerAfter(uint64_t steps) { power_->CutAfter(steps); }
+  bool power_is_cut() { return power_->is_cut(); }
   // Loses what was not synced, and brings the power back. REQUIRES: no file is open.
   void Crash(Rng* rng) ABSL_LOCKS_EXCLUDED(mu_);
   // While the gate is shut transfers wait.
@@ -84,12 +89,13 @@ class FaultyFileSystem final : public FileSystem {
   absl::StatusOr<uint64_t> WritePiece(Content* content, const IoPiece& piece)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
+  const std::shared_ptr<Power> power_;
   Mutex mu_;
   CondVar gate_changed_;
   uint64_t capacity_bytes_ ABSL_GUARDED_BY(mu_);
   Rng rng_ ABSL_GUARDED_BY(mu_);
   FileFaults faults_ ABSL_GUARDED_BY(mu_);
-  std::optional<uint64_t> steps_left_ ABSL_GUARDED_BY(mu_);
+  bool loses_syncs_ ABSL_GUARDED_BY(mu_) = false;
   bool gate_open_ ABSL_GUARDED_BY(mu_) = true;
   uint64_t held_ ABSL_GUARDED_BY(mu_) = 0;  // transfers at the gate
   uint64_t syncs_ ABSL_GUARDED_BY(mu_) = 0;

@@ -96,6 +96,15 @@ class StoreModel {
     return ids;
   }
   std::map<Key, ModelContext>& contexts() { return contexts_; }
+  // Takes over what another model says of a context.
+  void Adopt(const Key& key, const StoreModel& other) {
+    contexts_.erase(key);
+    gone_.erase(key);
+    if (const auto found = other.contexts_.find(key); found != other.contexts_.end()) {
+      contexts_.insert(*found);
+    }
+    if (const auto found = other.gone_.find(key); found != other.gone_.end()) gone_.insert(*found);
+  }
 
  private:
   static bool Expired(const ModelContext& context, int64_t now_ms) {
