@@ -16,7 +16,8 @@
 #include "services/engine/testing/engine_harness.h"
 #include "services/engine/testing/tiny_engines.h"
 #include "services/node/node.h"
-#include "services/router/http/http_server.h"
+#include "common/http/http_server.h"
+#include "services/router/http/router_site.h"
 #include "services/router/http/testing/raw_client.h"
 #include "services/worker_api/served_model.h"
 
@@ -46,7 +47,7 @@ class NodeBatchTest : public ::testing::Test {
           engine_ = parts.engine.get();
           return parts;
         });
-    auto server = HttpServer::Start({}, node_->apis(), SystemClock::Get(), 1);
+    auto server = StartHttpDoor({}, node_->apis(), SystemClock::Get(), 1);
     EXPECT_OK(server);
     server_ = *std::move(server);
     EXPECT_OK(node_->Start());

@@ -17,7 +17,8 @@
 #include "epic/v1/chat.grpc.pb.h"
 #include "epic/v1/contexts.grpc.pb.h"
 #include "services/node/node.h"
-#include "services/router/http/http_server.h"
+#include "common/http/http_server.h"
+#include "services/router/http/router_site.h"
 #include "services/router/http/testing/raw_client.h"
 #include "services/router/rpc/grpc_door.h"
 #include "services/worker_api/testing/fake_engine.h"
@@ -70,7 +71,7 @@ class NodeDoorsTest : public ::testing::Test {
     ASSERT_OK(node_->Start());
     HttpOptions http;
     http.request_deadline_ms = deadline_ms;
-    ASSERT_OK_AND_ASSIGN(http_, HttpServer::Start(http, node_->apis(), SystemClock::Get(), 1));
+    ASSERT_OK_AND_ASSIGN(http_, StartHttpDoor(http, node_->apis(), SystemClock::Get(), 1));
     GrpcDoorOptions grpc;
     grpc.address = "127.0.0.1:0";
     ASSERT_OK_AND_ASSIGN(grpc_, GrpcDoor::Start(grpc, node_->apis(), SystemClock::Get()));

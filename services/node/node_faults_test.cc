@@ -18,7 +18,8 @@
 #include "common/testing/status_matchers.h"
 #include "services/engine/testing/tiny_engines.h"
 #include "services/node/node.h"
-#include "services/router/http/http_server.h"
+#include "common/http/http_server.h"
+#include "services/router/http/router_site.h"
 #include "services/router/http/testing/raw_client.h"
 #include "services/worker_api/served_model.h"
 
@@ -71,11 +72,11 @@ class NodeFaultsTest : public ::testing::Test {
           return parts;
         });
     HttpOptions door;
-    auto server = HttpServer::Start(door, node_->apis(), SystemClock::Get(), 1);
+    auto server = StartHttpDoor(door, node_->apis(), SystemClock::Get(), 1);
     ASSERT_OK(server);
     server_ = *std::move(server);
     door.door = HttpDoor::kAdmin;
-    auto admin = HttpServer::Start(door, node_->apis(), SystemClock::Get(), 2);
+    auto admin = StartHttpDoor(door, node_->apis(), SystemClock::Get(), 2);
     ASSERT_OK(admin);
     admin_ = *std::move(admin);
     ASSERT_OK(node_->Start());

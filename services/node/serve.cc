@@ -7,13 +7,14 @@
 
 #include "common/base/clock.h"
 #include "common/base/version.h"
+#include "common/http/http_server.h"
 #include "common/log/log.h"
 #include "common/metrics/metrics.h"
 #include "common/status/status_macros.h"
 #include "kernels/api/dispatch.h"
 #include "services/node/node.h"
 #include "services/node/node_admin.h"
-#include "services/router/http/http_server.h"
+#include "services/router/http/router_site.h"
 #include "services/router/rpc/admin_door.h"
 #include "services/router/rpc/grpc_door.h"
 
@@ -136,11 +137,10 @@ class Doors {
   absl::Status Open(const Config& config, Node* node, const Logger& log, Metrics* metrics, uint64_t seed) {
     Clock* clock = SystemClock::Get();
     const Apis apis = node->apis();
-    EPIC_ASSIGN_OR_RETURN(
-        http_, Named("--http", HttpServer::Start(HttpOptionsOf(config, HttpDoor::kPublic), apis, clock, seed,
-                                                 Observe(log, metrics))));
-    EPIC_ASSIGN_OR_RETURN(admin_, Named("--admin", HttpServer::Start(HttpOptionsOf(config, HttpDoor::kAdmin),
-                                                                     apis, clock, seed + 1)));
+    EPIC_ASSIGN_OR_RETURN(http_, Named("--http", StartHttpDoor(HttpOptionsOf(config, HttpDoor::kPublic), apis,
+                                                               clock, seed, Observe(log, metrics))));
+    EPIC_ASSIGN_OR_RETURN(admin_, Named("--admin", StartHttpDoor(HttpOptionsOf(config, HttpDoor::kAdmin),
+                                                                 apis, clock, seed + 1)));
     GrpcDoorOptions grpc;
     grpc.address = config.listen.grpc.ToString();
     grpc.max_message_bytes = static_cast<size_t>(config.limits.body_bytes);

@@ -1,7 +1,7 @@
 #include "services/router/http/chat_sinks.h"
 
+#include "common/http/error_answer.h"
 #include "common/status/error.h"
-#include "services/router/http/error_answer.h"
 
 namespace epic {
 namespace {

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/http/exchange.h"
 #include "services/router/core/api.h"
-#include "services/router/http/exchange.h"
 #include "services/router/http/json_answers.h"
 
 namespace epic {

@@ -3,9 +3,9 @@
 #include <exception>
 #include <utility>
 
+#include "common/http/error_answer.h"
 #include "common/status/error.h"
 #include "services/router/http/chat_sinks.h"
-#include "services/router/http/error_answer.h"
 #include "services/router/http/json_answers.h"
 #include "services/router/http/json_requests.h"
 

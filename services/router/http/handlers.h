@@ -7,10 +7,10 @@
 
 #include <memory>
 
+#include "common/http/exchange.h"
+#include "common/http/http_message.h"
+#include "common/http/http_options.h"
 #include "services/router/core/api.h"
-#include "services/router/http/exchange.h"
-#include "services/router/http/http_message.h"
-#include "services/router/http/http_options.h"
 #include "services/router/http/routes.h"
 
 namespace epic {

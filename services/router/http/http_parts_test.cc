@@ -4,10 +4,11 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "common/http/error_answer.h"
+#include "common/http/exchange.h"
+#include "common/http/http_head.h"
+#include "common/http/target.h"
 #include "common/status/error.h"
-#include "services/router/http/error_answer.h"
-#include "services/router/http/exchange.h"
-#include "services/router/http/http_head.h"
 #include "services/router/http/routes.h"
 
 namespace epic {

@@ -1,5 +1,6 @@
 // The HTTP door over real loopback sockets and fake Apis: protocol, routes, limits.
-#include "services/router/http/http_server.h"
+#include "common/http/http_server.h"
+#include "services/router/http/router_site.h"
 
 #include <string>
 
@@ -41,11 +42,11 @@ TEST_F(HttpServerTest, AnUnableNodeIs503OnHealth) {
 TEST_F(HttpServerTest, AHostThatIsNoAddressIsAStartUpError) {
   HttpOptions options;
   options.host = "no such host";
-  EXPECT_FALSE(HttpServer::Start(options, fakes_.apis(), SystemClock::Get(), 1).ok());
+  EXPECT_FALSE(StartHttpDoor(options, fakes_.apis(), SystemClock::Get(), 1).ok());
   Serve();
   options.host = "127.0.0.1";
   options.port = port();
-  EXPECT_THAT(HttpServer::Start(options, fakes_.apis(), SystemClock::Get(), 1),
+  EXPECT_THAT(StartHttpDoor(options, fakes_.apis(), SystemClock::Get(), 1),
               testing::StatusIs(absl::StatusCode::kUnavailable));
 }
 

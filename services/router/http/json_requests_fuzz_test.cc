@@ -8,8 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/random.h"
+#include "common/http/error_answer.h"
+#include "common/http/target.h"
 #include "common/status/error.h"
-#include "services/router/http/error_answer.h"
 #include "services/router/http/json_requests.h"
 #include "services/router/http/routes.h"
 

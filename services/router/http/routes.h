@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "services/router/http/http_options.h"
+#include "common/http/http_options.h"
 
 namespace epic {
 
@@ -39,13 +39,6 @@ struct RouteMatch {
   std::string id;     // the decoded {id} of the path; empty where the route has none
   std::string allow;  // the methods of the path, for Allow
 };
-
-// Splits a request target (origin, absolute or asterisk form) into path and query; the fragment is dropped.
-// Errors: InvalidArgument when it is none of these forms.
-struct Target {
-  std::string path, query;
-};
-absl::StatusOr<Target> SplitTarget(std::string_view target);
 
 // `path` is still percent-encoded. HEAD matches where GET does.
 // Errors: NotFound (kRouteNotFound); Unimplemented (kMethodNotAllowed; the answer's Allow is AllowOf(path)).

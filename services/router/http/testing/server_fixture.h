@@ -16,7 +16,8 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/testing/status_matchers.h"
-#include "services/router/http/http_server.h"
+#include "common/http/http_server.h"
+#include "services/router/http/router_site.h"
 #include "services/router/http/testing/fakes.h"
 #include "services/router/http/testing/raw_client.h"
 
@@ -48,7 +49,7 @@ class EventLog {
 class DoorTest : public ::testing::Test {
  protected:
   void Serve(HttpOptions options = {}) {
-    auto server = HttpServer::Start(std::move(options), fakes_.apis(), SystemClock::Get(), 1,
+    auto server = StartHttpDoor(std::move(options), fakes_.apis(), SystemClock::Get(), 1,
                                     [this](const HttpEvent& event) { events_.Add(event); });
     ASSERT_OK(server);
     server_ = *std::move(server);

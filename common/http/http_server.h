@@ -1,9 +1,9 @@
-// One HTTP listener: the public door or the admin door, over the Apis.
+// One HTTP listener over a site: what a door of a service is made of.
 //
 // Owns its I/O threads, its worker threads and its connections. Start, Drain and Stop are called by the
-// owner; the Apis, the clock and the observer outlive it. No Beast in this header. TLS is not here.
-#ifndef EPIC_SERVICES_ROUTER_HTTP_HTTP_SERVER_H_
-#define EPIC_SERVICES_ROUTER_HTTP_HTTP_SERVER_H_
+// owner; the clock and what the site uses outlive it. No Beast in this header. TLS is not here.
+#ifndef EPIC_COMMON_HTTP_HTTP_SERVER_H_
+#define EPIC_COMMON_HTTP_HTTP_SERVER_H_
 
 #include <cstdint>
 #include <memory>
@@ -11,18 +11,19 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
-#include "services/router/core/api.h"
-#include "services/router/http/http_event.h"
-#include "services/router/http/http_options.h"
+#include "common/http/http_event.h"
+#include "common/http/http_options.h"
+#include "common/http/http_site.h"
 
 namespace epic {
 
 class HttpServer {
  public:
   // Listens when it returns. `id_seed` makes the generated request ids of two processes differ.
-  // REQUIRES: the Apis that the door's routes need are set; clock is not null.
+  // REQUIRES: site and clock are not null.
   // Errors: InvalidArgument when the host is not an address; Unavailable when it cannot be bound.
-  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(HttpOptions options, Apis apis, Clock* clock,
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Start(HttpOptions options,
+                                                           std::unique_ptr<const HttpSite> site, Clock* clock,
                                                            uint64_t id_seed, HttpObserver observer = {});
   ~HttpServer();  // stops
   HttpServer(const HttpServer&) = delete;
@@ -50,4 +51,4 @@ class HttpServer {
 
 }  // namespace epic
 
-#endif  // EPIC_SERVICES_ROUTER_HTTP_HTTP_SERVER_H_
+#endif  // EPIC_COMMON_HTTP_HTTP_SERVER_H_

@@ -1,4 +1,4 @@
-#include "services/router/http/error_answer.h"
+#include "common/http/error_answer.h"
 
 #include <algorithm>
 #include <string>

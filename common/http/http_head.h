@@ -1,14 +1,14 @@
 // What every answer carries besides its body: the printed head, request ids, cross-origin headers. Pure
 // functions over plain values.
-#ifndef EPIC_SERVICES_ROUTER_HTTP_HTTP_HEAD_H_
-#define EPIC_SERVICES_ROUTER_HTTP_HTTP_HEAD_H_
+#ifndef EPIC_COMMON_HTTP_HTTP_HEAD_H_
+#define EPIC_COMMON_HTTP_HTTP_HEAD_H_
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "services/router/http/http_message.h"
-#include "services/router/http/http_options.h"
+#include "common/http/http_message.h"
+#include "common/http/http_options.h"
 
 namespace epic {
 
@@ -45,4 +45,4 @@ std::string PrintChunk(std::string_view bytes);
 
 }  // namespace epic
 
-#endif  // EPIC_SERVICES_ROUTER_HTTP_HTTP_HEAD_H_
+#endif  // EPIC_COMMON_HTTP_HTTP_HEAD_H_

@@ -1,14 +1,14 @@
 // The one place where an absl::Status becomes an HTTP answer: status line, four-key body, Retry-After and
 // x-should-retry, all by the table of common/status/error.h. Pure functions.
-#ifndef EPIC_SERVICES_ROUTER_HTTP_ERROR_ANSWER_H_
-#define EPIC_SERVICES_ROUTER_HTTP_ERROR_ANSWER_H_
+#ifndef EPIC_COMMON_HTTP_ERROR_ANSWER_H_
+#define EPIC_COMMON_HTTP_ERROR_ANSWER_H_
 
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "services/router/http/http_message.h"
+#include "common/http/http_message.h"
 
 namespace epic {
 
@@ -28,4 +28,4 @@ std::string JsonString(std::string_view text);
 
 }  // namespace epic
 
-#endif  // EPIC_SERVICES_ROUTER_HTTP_ERROR_ANSWER_H_
+#endif  // EPIC_COMMON_HTTP_ERROR_ANSWER_H_

@@ -1,4 +1,4 @@
-#include "services/router/http/connection.h"
+#include "common/http/connection.h"
 
 #include <algorithm>
 #include <utility>
@@ -6,9 +6,10 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 
+#include "common/http/error_answer.h"
+#include "common/http/http_head.h"
+#include "common/http/target.h"
 #include "common/status/error.h"
-#include "services/router/http/error_answer.h"
-#include "services/router/http/http_head.h"
 
 namespace epic {
 namespace {
@@ -232,7 +233,7 @@ void HttpConnection::TakeHead() {
   }
   request_.path = std::move(target->path);
   request_.query = std::move(target->query);
-  match_ = MatchRoute(door_->options.door, request_.method, request_.path);
+  match_ = door_->site->Match(request_.method, request_.path);
 }
 
 // What is wrong with the request before its body matters.
@@ -244,7 +245,7 @@ absl::Status HttpConnection::CheckRequest() const {
     return Error(ErrorCode::kPermissionDenied,
                  "pages of this origin may not call; add it to the allowed origins of the HTTP door");
   }
-  if (!TakesBody(match_->call)) return absl::OkStatus();
+  if (!match_->takes_body) return absl::OkStatus();
   if (!IsJsonContentType(request_.content_type)) {
     return Error(ErrorCode::kUnsupportedMediaType, "send the body with Content-Type: application/json");
   }
@@ -261,13 +262,13 @@ void HttpConnection::Dispatch() {
   exchange_ = NewExchange();
   if (const absl::Status status = CheckRequest(); !status.ok()) {
     exchange_->Answer(RefusalAnswer(status));
-  } else if (match_->call == HttpCall::kPreflight) {
+  } else if (match_->preflight) {
     HttpAnswer answer;
     answer.status = 204;
     answer.headers = PreflightHeaders(door_->options, request_.origin, match_->allow);
     exchange_->Answer(std::move(answer));
-  } else if (IsInstant(match_->call)) {
-    door_->handlers->Handle(*match_, request_, exchange_);
+  } else if (match_->instant) {
+    door_->site->Handle(*match_, request_, exchange_);
   } else {
     RunOnWorker();
   }
@@ -280,12 +281,11 @@ void HttpConnection::Dispatch() {
 void HttpConnection::RunOnWorker() {
   HttpRequest request = request_;
   request.body = std::move(request_.body);
-  const bool taken =
-      door_->workers->TrySubmit([handlers = door_->handlers, match = *match_, request = std::move(request),
-                                 exchange = exchange_]() mutable {
+  const bool taken = door_->workers->TrySubmit(
+      [site = door_->site, match = *match_, request = std::move(request), exchange = exchange_]() mutable {
         // A call whose client went while it waited is not run.
         if (exchange->cancel_token().cancelled()) return;
-        handlers->Handle(match, std::move(request), std::move(exchange));
+        site->Handle(match, std::move(request), std::move(exchange));
       });
   if (taken) return;
   exchange_->Answer(RefusalAnswer(RetryLater(ErrorCode::kQueueFull, "too many requests wait; try again soon",
@@ -302,7 +302,7 @@ std::shared_ptr<Exchange> HttpConnection::NewExchange() {
 HttpAnswer HttpConnection::RefusalAnswer(const absl::Status& status) const {
   HttpAnswer answer = ErrorAnswer(status, door_->options.retry_after_ms);
   if (answer.status == 405) {
-    answer.headers.emplace_back("Allow", AllowOf(door_->options.door, request_.path));
+    answer.headers.emplace_back("Allow", door_->site->Allow(request_.path));
   }
   return answer;
 }
@@ -338,7 +338,7 @@ void HttpConnection::FinishRequest() {
 void HttpConnection::Report(int status, std::string_view code) {
   if (!door_->observer) return;
   HttpEvent event;
-  event.call = match_.ok() ? NameOf(match_->call) : "none";
+  event.call = match_.ok() ? match_->name : "none";
   event.status = status;
   event.code = code;
   event.cause = std::exchange(cause_, std::string());

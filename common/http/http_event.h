@@ -1,7 +1,7 @@
 // What a door tells about each request when it is over, for the log and the metrics. A plain value; no text
 // of users in it.
-#ifndef EPIC_SERVICES_ROUTER_HTTP_HTTP_EVENT_H_
-#define EPIC_SERVICES_ROUTER_HTTP_HTTP_EVENT_H_
+#ifndef EPIC_COMMON_HTTP_HTTP_EVENT_H_
+#define EPIC_COMMON_HTTP_HTTP_EVENT_H_
 
 #include <cstdint>
 #include <functional>
@@ -27,4 +27,4 @@ using HttpObserver = std::function<void(const HttpEvent&)>;
 
 }  // namespace epic
 
-#endif  // EPIC_SERVICES_ROUTER_HTTP_HTTP_EVENT_H_
+#endif  // EPIC_COMMON_HTTP_HTTP_EVENT_H_

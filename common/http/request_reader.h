@@ -3,8 +3,8 @@
 //
 // Owned by its HttpConnection, on whose strand it runs. No sockets, no timers; what a request means is not
 // here (routes.h, handlers.h), nor when it must have arrived (connection.h).
-#ifndef EPIC_SERVICES_ROUTER_HTTP_REQUEST_READER_H_
-#define EPIC_SERVICES_ROUTER_HTTP_REQUEST_READER_H_
+#ifndef EPIC_COMMON_HTTP_REQUEST_READER_H_
+#define EPIC_COMMON_HTTP_REQUEST_READER_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +17,7 @@
 #include <boost/beast/http/string_body.hpp>
 
 #include "absl/status/status.h"
-#include "services/router/http/http_options.h"
+#include "common/http/http_options.h"
 
 namespace epic {
 
@@ -93,4 +93,4 @@ class RequestReader {
 
 }  // namespace epic
 
-#endif  // EPIC_SERVICES_ROUTER_HTTP_REQUEST_READER_H_
+#endif  // EPIC_COMMON_HTTP_REQUEST_READER_H_

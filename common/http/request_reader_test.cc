@@ -1,5 +1,5 @@
 // Bytes into requests: any split of the same bytes gives the same requests, and every bound is kept.
-#include "services/router/http/request_reader.h"
+#include "common/http/request_reader.h"
 
 #include <random>
 #include <string>

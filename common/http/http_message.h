@@ -1,6 +1,6 @@
 // One request and one answer of HTTP as plain values, without any of Beast. No threads.
-#ifndef EPIC_SERVICES_ROUTER_HTTP_HTTP_MESSAGE_H_
-#define EPIC_SERVICES_ROUTER_HTTP_HTTP_MESSAGE_H_
+#ifndef EPIC_COMMON_HTTP_HTTP_MESSAGE_H_
+#define EPIC_COMMON_HTTP_HTTP_MESSAGE_H_
 
 #include <cstdint>
 #include <string>
@@ -36,4 +36,4 @@ struct HttpAnswer {
 
 }  // namespace epic
 
-#endif  // EPIC_SERVICES_ROUTER_HTTP_HTTP_MESSAGE_H_
+#endif  // EPIC_COMMON_HTTP_HTTP_MESSAGE_H_

@@ -1,4 +1,4 @@
-#include "services/router/http/http_server.h"
+#include "common/http/http_server.h"
 
 #include <algorithm>
 #include <chrono>
@@ -21,8 +21,8 @@
 #include "common/base/check.h"
 #include "common/base/executor.h"
 #include "common/base/mutex.h"
+#include "common/http/connection.h"
 #include "common/status/error.h"
-#include "services/router/http/connection.h"
 
 namespace epic {
 
@@ -37,8 +37,9 @@ constexpr std::chrono::milliseconds kAcceptRetry(50);
 
 class HttpServer::Impl {
  public:
-  Impl(HttpOptions options, Apis apis, Clock* clock, uint64_t id_seed, HttpObserver observer)
-      : handlers_(apis, options),
+  Impl(HttpOptions options, std::unique_ptr<const HttpSite> site, Clock* clock, uint64_t id_seed,
+       HttpObserver observer)
+      : site_(std::move(site)),
         door_(id_seed),
         workers_(std::max<uint32_t>(1, options.worker_threads), options.worker_queue),
         io_(static_cast<int>(std::max<uint32_t>(1, options.io_threads))),
@@ -47,7 +48,7 @@ class HttpServer::Impl {
         retry_(acceptor_.get_executor()) {
     door_.options = std::move(options);
     door_.clock = clock;
-    door_.handlers = &handlers_;
+    door_.site = site_.get();
     door_.workers = &workers_;
     door_.observer = std::move(observer);
     door_.on_closed = [this](uint64_t id) { Unregister(id); };
@@ -76,7 +77,7 @@ class HttpServer::Impl {
   std::vector<std::shared_ptr<HttpConnection>> Snapshot() ABSL_LOCKS_EXCLUDED(mu_);
 
   // Constant after Listen.
-  const HttpHandlers handlers_;
+  const std::unique_ptr<const HttpSite> site_;
   tcp::endpoint endpoint_;
   // Guarded by mu_. Connections unregister from their destructors, so this outlives io_.
   mutable Mutex mu_;
@@ -251,15 +252,15 @@ void HttpServer::Impl::Stop() {
   threads_.clear();
 }
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpOptions options, Apis apis, Clock* clock,
-                                                              uint64_t id_seed, HttpObserver observer) {
-  EPIC_CHECK(clock != nullptr && apis.node != nullptr);
-  if (options.door == HttpDoor::kPublic) {
-    EPIC_CHECK(apis.contexts != nullptr && apis.chat != nullptr && apis.models != nullptr);
-  }
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(HttpOptions options,
+                                                              std::unique_ptr<const HttpSite> site,
+                                                              Clock* clock, uint64_t id_seed,
+                                                              HttpObserver observer) {
+  EPIC_CHECK(clock != nullptr && site != nullptr);
   // A body that is allowed must also fit into the sum of all.
   options.max_total_body_bytes = std::max(options.max_total_body_bytes, options.max_body_bytes);
-  auto impl = std::make_unique<Impl>(std::move(options), apis, clock, id_seed, std::move(observer));
+  auto impl =
+      std::make_unique<Impl>(std::move(options), std::move(site), clock, id_seed, std::move(observer));
   if (absl::Status status = impl->Listen(); !status.ok()) return status;
   impl->Run();
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));

@@ -1,4 +1,4 @@
-#include "services/router/http/http_head.h"
+#include "common/http/http_head.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <ctime>
 
-#include "services/router/http/error_answer.h"
+#include "common/http/error_answer.h"
 
 namespace epic {
 namespace {

@@ -1,4 +1,4 @@
-#include "services/router/http/request_reader.h"
+#include "common/http/request_reader.h"
 
 #include <algorithm>
 #include <cctype>

@@ -2,8 +2,8 @@
 //
 // The connection makes one per request and shares it with the handler, the sinks and the callbacks behind it,
 // which may outlive the connection. Thread-safe; nothing here blocks. No sockets here.
-#ifndef EPIC_SERVICES_ROUTER_HTTP_EXCHANGE_H_
-#define EPIC_SERVICES_ROUTER_HTTP_EXCHANGE_H_
+#ifndef EPIC_COMMON_HTTP_EXCHANGE_H_
+#define EPIC_COMMON_HTTP_EXCHANGE_H_
 
 #include <cstddef>
 #include <functional>
@@ -14,7 +14,7 @@
 #include "absl/base/thread_annotations.h"
 #include "common/base/cancel.h"
 #include "common/base/mutex.h"
-#include "services/router/http/http_message.h"
+#include "common/http/http_message.h"
 
 namespace epic {
 
@@ -87,4 +87,4 @@ class Exchange {
 
 }  // namespace epic
 
-#endif  // EPIC_SERVICES_ROUTER_HTTP_EXCHANGE_H_
+#endif  // EPIC_COMMON_HTTP_EXCHANGE_H_

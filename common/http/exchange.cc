@@ -1,4 +1,4 @@
-#include "services/router/http/exchange.h"
+#include "common/http/exchange.h"
 
 #include <utility>
 

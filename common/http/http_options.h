@@ -1,7 +1,7 @@
 // Every limit and setting of the HTTP doors, with its default. The composition fills one per door from the
 // configuration. A plain value.
-#ifndef EPIC_SERVICES_ROUTER_HTTP_HTTP_OPTIONS_H_
-#define EPIC_SERVICES_ROUTER_HTTP_HTTP_OPTIONS_H_
+#ifndef EPIC_COMMON_HTTP_HTTP_OPTIONS_H_
+#define EPIC_COMMON_HTTP_HTTP_OPTIONS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -54,4 +54,4 @@ struct HttpOptions {
 
 }  // namespace epic
 
-#endif  // EPIC_SERVICES_ROUTER_HTTP_HTTP_OPTIONS_H_
+#endif  // EPIC_COMMON_HTTP_HTTP_OPTIONS_H_

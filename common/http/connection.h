@@ -1,11 +1,11 @@
-// One TCP connection of an HTTP door: reads requests one after another, hands each to the handlers with an
+// One TCP connection of an HTTP door: reads requests one after another, hands each to the site with an
 // Exchange, writes what the exchange holds, and notices a client that goes away while its request runs.
 //
 // Owned by its own pending operations; everything but the constructor runs on the connection's strand. How
-// bytes become requests is not here (request_reader.h), nor what a request means (handlers.h), nor how
+// bytes become requests is not here (request_reader.h), nor what a request means (http_site.h), nor how
 // answers look (http_head.h).
-#ifndef EPIC_SERVICES_ROUTER_HTTP_CONNECTION_H_
-#define EPIC_SERVICES_ROUTER_HTTP_CONNECTION_H_
+#ifndef EPIC_COMMON_HTTP_CONNECTION_H_
+#define EPIC_COMMON_HTTP_CONNECTION_H_
 
 #include <atomic>
 #include <chrono>
@@ -23,13 +23,12 @@
 #include "common/base/clock.h"
 #include "common/base/executor.h"
 #include "common/base/request_ids.h"
-#include "services/router/http/exchange.h"
-#include "services/router/http/handlers.h"
-#include "services/router/http/http_event.h"
-#include "services/router/http/http_message.h"
-#include "services/router/http/http_options.h"
-#include "services/router/http/request_reader.h"
-#include "services/router/http/routes.h"
+#include "common/http/exchange.h"
+#include "common/http/http_event.h"
+#include "common/http/http_message.h"
+#include "common/http/http_options.h"
+#include "common/http/http_site.h"
+#include "common/http/request_reader.h"
 
 namespace epic {
 
@@ -40,7 +39,7 @@ struct HttpDoorState {
   // Constant after construction.
   HttpOptions options;
   Clock* clock = nullptr;
-  const HttpHandlers* handlers = nullptr;
+  const HttpSite* site = nullptr;
   Executor* workers = nullptr;  // for what may block
   HttpObserver observer;
   std::function<void(uint64_t connection_id)> on_closed;
@@ -146,7 +145,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   // The request.
   HttpRequest request_;
-  absl::StatusOr<RouteMatch> match_;
+  absl::StatusOr<HttpRoute> match_;
   bool head_taken_ = false;
   bool head_only_ = false;
   bool http11_ = true;
@@ -170,4 +169,4 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
 }  // namespace epic
 
-#endif  // EPIC_SERVICES_ROUTER_HTTP_CONNECTION_H_
+#endif  // EPIC_COMMON_HTTP_CONNECTION_H_
