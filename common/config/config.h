@@ -67,8 +67,14 @@ struct StoreSettings {
   std::string data_dir;
   int64_t memory_bytes = 0;
   int64_t disk_bytes = 0;
-  std::string eviction;  // s3fifo | lru
-  std::string slabs;     // extents | blob_files
+  std::string eviction;          // s3fifo | lru
+  std::string slabs;             // extents | blob_files
+  int64_t evict_to_percent = 0;  // of memory: how full it is left
+  std::string quotas;            // tenant=MEMORY/DISK,… (tenant_quotas.h)
+  int64_t scrub_bytes = 0;       // a second; 0: what nobody asks for is not checked
+  std::string shm_socket;        // of a store process; empty: shm.sock in data_dir
+  int64_t workers = 0;           // of a store process: threads for calls that may block
+  int64_t streams = 0;           // of a store process: of layers, at a time
 };
 
 struct LinkingSettings {

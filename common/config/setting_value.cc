@@ -142,6 +142,8 @@ std::string SettingValueText(const Setting& setting, Config& config) {
   return *std::get<std::string* (*)(Config&)>(setting.field)(config);
 }
 
+std::optional<int64_t> ParseBytes(std::string_view text) { return ParseNumber(SettingType::kBytes, text); }
+
 std::string NumberText(SettingType type, int64_t value) {
   if (type == SettingType::kBytes && value != 0) {
     for (auto it = kBytesSuffixes.rbegin(); it != kBytesSuffixes.rend(); ++it) {

@@ -4,6 +4,9 @@
 #include <array>
 #include <cctype>
 
+#include "common/base/absl_std.h"
+#include "common/config/tenant_quotas.h"
+
 namespace epic {
 namespace {
 
@@ -51,6 +54,11 @@ std::string CheckStrategy(std::string_view value) {
   if (IsShare(ratio)) return {};
   return "use full, prefix, naive, legolink-K with K rows a context, such as legolink-16, cacheblend-R with "
          "a share R of the rows, such as cacheblend-0.15, or query-guided-B with B rows a context";
+}
+
+std::string CheckTenantQuotas(std::string_view value) {
+  const auto quotas = ParseTenantQuotas(value);
+  return quotas.ok() ? std::string() : std::string(ToStd(quotas.status().message()));
 }
 
 std::string CheckNotEmpty(std::string_view value) { return value.empty() ? "must not be empty" : ""; }
@@ -237,6 +245,55 @@ constexpr std::array kTable = {
             .field = +[](Config& c) -> S { return &c.store.slabs; },
             .help = "Where the bytes of new KV objects go on disk; those of before are read either way",
             .choices = "extents|blob_files"},
+    Setting{.name = "store.evict_to_percent",
+            .type = T::kNumber,
+            .default_text = "97",
+            .field = +[](Config& c) -> I { return &c.store.evict_to_percent; },
+            .help = "How full memory is left when KV objects had to leave it",
+            .unit = "percent",
+            .min = 10,
+            .max = 100},
+    Setting{
+        .name = "store.quotas",
+        .type = T::kText,
+        .default_text = "",
+        .field = +[](Config& c) -> S { return &c.store.quotas; },
+        .help = "What KV objects of single tenants may take, as tenant=MEMORY/DISK,…; 0: as much as there is",
+        .check = CheckTenantQuotas},
+    Setting{.name = "store.scrub_bytes",
+            .type = T::kBytes,
+            .default_text = "8MiB",
+            .field = +[](Config& c) -> I { return &c.store.scrub_bytes; },
+            .help = "At most so much of the disk is read a second to check what nobody asks for; 0: nothing",
+            .unit = "bytes",
+            .min = 0,
+            .max = 64 * kGiB},
+    Setting{
+        .name = "store.shm_socket",
+        .type = T::kText,
+        .default_text = "",
+        .field = +[](Config& c) -> S { return &c.store.shm_socket; },
+        .help =
+            "Socket on which a store process hands its memory to processes of its user; empty: shm.sock in "
+            "store.data_dir"},
+    Setting{.name = "store.workers",
+            .type = T::kNumber,
+            .default_text = "8",
+            .field = +[](Config& c) -> I { return &c.store.workers; },
+            .help = "Threads of a store process for calls that may block",
+            .unit = "threads",
+            .min = 1,
+            .max = 1024},
+    Setting{
+        .name = "store.streams",
+        .type = T::kNumber,
+        .default_text = "256",
+        .field = +[](Config& c) -> I { return &c.store.streams; },
+        .help =
+            "Streams of layers that a store process serves at a time; one more is refused with queue_full",
+        .unit = "streams",
+        .min = 1,
+        .max = 65536},
 
     Setting{.name = "linking.strategy",
             .type = T::kText,

@@ -6,6 +6,7 @@
 #define EPIC_COMMON_CONFIG_SETTINGS_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -63,6 +64,8 @@ absl::Status ApplySetting(const Setting& setting, std::string_view text, const E
                           Config& config);
 // The field's value as text that ApplySetting reads back. Does not change `config`.
 std::string SettingValueText(const Setting& setting, Config& config);
+// A whole number of bytes, or one with KiB, MiB, GiB or TiB behind it; nullopt for any other text.
+std::optional<int64_t> ParseBytes(std::string_view text);
 // A number as a setting of `type` is written: 64MiB for 67108864 bytes.
 std::string NumberText(SettingType type, int64_t value);
 

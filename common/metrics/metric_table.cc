@@ -15,10 +15,22 @@ constexpr std::array kLongBuckets = {0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.0
 constexpr std::array kTokenBuckets = {0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05,
                                       0.075,  0.1,   0.15,  0.25,  0.5,  1.0,  2.5};
 
+// Seconds. Calls within a cluster: from a look-up to a transfer.
+constexpr std::array kCallBuckets = {0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 10.0};
+
 std::vector<std::string_view> OutcomeCodes() {
   std::vector<std::string_view> codes = {"ok"};
   for (const ErrorInfo& info : ErrorTable()) codes.push_back(info.name);
   return codes;
+}
+
+// The calls of KvStoreService, as RpcEvent names them.
+std::vector<std::string_view> StoreCalls() {
+  return {"create_context", "get_contexts", "find_by_name", "get_tokens", "list_contexts", "update_context",
+          "delete_context", "set_state",    "touch",        "usage",      "attach",        "reserve",
+          "heartbeat",      "write_layers", "commit",       "abort",      "acquire",       "read_layers",
+          "confirm",        "renew",        "release",      "exists",     "drop",          "subscribe",
+          "inventory",      "explain"};
 }
 
 std::vector<MetricDescriptor> MakeTable() {
@@ -26,6 +38,7 @@ std::vector<MetricDescriptor> MakeTable() {
   using Id = MetricId;
   const std::span<const double> seconds = kLongBuckets;
   const std::span<const double> token_seconds = kTokenBuckets;
+  const std::span<const double> call_seconds = kCallBuckets;
   return {
       {Id::kRequestsTotal,
        "epic_requests_total",
@@ -127,6 +140,47 @@ std::vector<MetricDescriptor> MakeTable() {
        "Objects being written, neither committed nor discarded"},
       {Id::kStoreDiskErrorsTotal, "epic_store_disk_errors_total", kCounter, "errors",
        "Calls that the disk of the store refused or answered with damaged bytes"},
+      {Id::kStoreDiskFull, "epic_store_disk_full", kGauge, "0 or 1",
+       "Whether the last write that brought data to the disk found no room"},
+      {Id::kStoreCallsTotal,
+       "epic_store_calls_total",
+       kCounter,
+       "calls",
+       "gRPC calls of a store process that ended; refused: with an error that says what to do",
+       {{"call", StoreCalls()}, {"result", {"ok", "refused", "failed", "client_gone"}}}},
+      {Id::kStoreCallSeconds,
+       "epic_store_call_seconds",
+       kHistogram,
+       "seconds",
+       "gRPC calls of a store process until they ended",
+       {{"call", StoreCalls()}},
+       call_seconds},
+      {Id::kStoreLeases, "epic_store_leases", kGauge, "leases",
+       "Leases that callers of a store process hold"},
+      {Id::kStoreLeasesGrantedTotal, "epic_store_leases_granted_total", kCounter, "leases", "Leases given"},
+      {Id::kStoreLeasesExpiredTotal, "epic_store_leases_expired_total", kCounter, "leases",
+       "Leases that ended by time"},
+      {Id::kStoreReservationsEndedTotal,
+       "epic_store_reservations_ended_total",
+       kCounter,
+       "reservations",
+       "Reservations of a store process by how they ended",
+       {{"end", {"committed", "aborted", "preempted", "failed"}}}},
+      {Id::kStoreScrubbedObjectsTotal,
+       "epic_store_scrubbed_objects_total",
+       kCounter,
+       "objects",
+       "KV objects on disk that were read again to check them",
+       {{"result", {"right", "damaged", "unreadable"}}}},
+      {Id::kStoreScrubbedBytesTotal, "epic_store_scrubbed_bytes_total", kCounter, "bytes",
+       "What was read of the disk to check it"},
+      {Id::kStoreShmConnections, "epic_store_shm_connections", kGauge, "connections",
+       "Processes of the host that a store process hands its memory to"},
+      {Id::kStoreShmLeases, "epic_store_shm_leases", kGauge, "leases", "Leases of those"},
+      {Id::kStoreLayerStreams, "epic_store_layer_streams", kGauge, "streams",
+       "Streams of layers that a store process serves"},
+      {Id::kStoreAttachedCallers, "epic_store_attached_callers", kGauge, "callers",
+       "Callers of a store process whose leases end with their connection"},
       {Id::kNotFiniteTotal,
        "epic_not_finite_total",
        kCounter,

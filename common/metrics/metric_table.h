@@ -45,6 +45,19 @@ enum class MetricId : uint8_t {
   kStoreDiskBytes,
   kStoreReservations,
   kStoreDiskErrorsTotal,
+  kStoreDiskFull,
+  kStoreCallsTotal,   // {call, result}
+  kStoreCallSeconds,  // {call}
+  kStoreLeases,
+  kStoreLeasesGrantedTotal,
+  kStoreLeasesExpiredTotal,
+  kStoreReservationsEndedTotal,  // {end}
+  kStoreScrubbedObjectsTotal,    // {result}
+  kStoreScrubbedBytesTotal,
+  kStoreShmConnections,
+  kStoreShmLeases,
+  kStoreLayerStreams,
+  kStoreAttachedCallers,
   kNotFiniteTotal,
   kHttpConnections,  // {door}
   kHttpStreams,

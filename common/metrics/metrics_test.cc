@@ -202,7 +202,8 @@ TEST(MetricTableTest, RowsStandInTheOrderOfTheEnumAndFollowTheNamingRules) {
       EXPECT_TRUE(metric.name.ends_with("_seconds")) << metric.name;
     }
     if (metric.unit == "bytes") {
-      EXPECT_TRUE(metric.name.ends_with("_bytes")) << metric.name;
+      EXPECT_TRUE(metric.name.ends_with(metric.type == MetricType::kCounter ? "_bytes_total" : "_bytes"))
+          << metric.name;
     }
     EXPECT_FALSE(metric.help.empty()) << metric.name;
   }

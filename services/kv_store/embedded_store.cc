@@ -33,6 +33,11 @@ SlabStoreMaker ExtentsIn(const std::string& folder, uint64_t disk_bytes_max) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<KvStore>> EmbeddedStore::Open(const EmbeddedStoreOptions& options) {
+  EPIC_ASSIGN_OR_RETURN(std::unique_ptr<KvStore> store, OpenCore(options));
+  return store;
+}
+
+absl::StatusOr<std::unique_ptr<StoreCore>> EmbeddedStore::OpenCore(const EmbeddedStoreOptions& options) {
   EPIC_ASSIGN_OR_RETURN(std::unique_ptr<TableStore> tables, OpenRocksDbTables({.dir = options.dir}));
   StoreOptions store_options = options.store;
   store_options.scrubber.bytes_per_s = options.scrub_bytes_per_s;
@@ -43,8 +48,7 @@ absl::StatusOr<std::unique_ptr<KvStore>> EmbeddedStore::Open(const EmbeddedStore
   if (store_options.write_to_slabs || std::filesystem::exists(folder, error)) {
     store_options.make_slabs = ExtentsIn(folder, options.store.disk_bytes_max);
   }
-  EPIC_ASSIGN_OR_RETURN(std::unique_ptr<KvStore> store, StoreCore::Open(std::move(tables), store_options));
-  return store;
+  return StoreCore::Open(std::move(tables), store_options);
 }
 
 }  // namespace epic::kv_store

@@ -33,6 +33,8 @@ class EmbeddedStore {
   // made or written, DataLoss or Unimplemented when its contents are damaged or of a newer EPIC; all say what
   // to do.
   static absl::StatusOr<std::unique_ptr<KvStore>> Open(const EmbeddedStoreOptions& options);
+  // The same with all that a node of its own offers to others.
+  static absl::StatusOr<std::unique_ptr<StoreCore>> OpenCore(const EmbeddedStoreOptions& options);
 };
 
 }  // namespace epic::kv_store

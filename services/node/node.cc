@@ -8,6 +8,7 @@
 #include "common/base/timers.h"
 #include "common/status/error.h"
 #include "common/status/status_macros.h"
+#include "common/storage/disk_causes.h"
 #include "services/compile_worker/core/compile_service.h"
 #include "services/link_worker/core/link_service.h"
 #include "services/link_worker/core/quality.h"
@@ -22,8 +23,7 @@ namespace epic {
 namespace {
 
 constexpr size_t kExecutorQueue = 1024;
-constexpr int64_t kTickMs = 25;                         // how soon a client that is gone is noticed
-constexpr int64_t kDiskErrorNs = 60LL * 1'000'000'000;  // for how long health speaks of a failed disk
+constexpr int64_t kTickMs = 25;  // how soon a client that is gone is noticed
 constexpr char kTenant[] = "default";
 
 RouterLimits LimitsOf(const Config& config) {
@@ -48,21 +48,6 @@ CompileLimits CompileLimitsOf(const Config& config) {
   // One step of the engine that runs, and the next one that waits behind it.
   limits.max_batch_rows = static_cast<uint32_t>(2 * config.engine.panel_tokens);
   return limits;
-}
-
-// What is wrong with the disk of the store; empty: nothing.
-std::vector<std::string> DiskCauses(const StoreDisk& disk, int64_t now_steady_ns) {
-  std::vector<std::string> causes;
-  if (disk.full) {
-    causes.push_back("the disk of the store is full: contexts are not created, or kept in memory only");
-  }
-  const int64_t ago_ns = now_steady_ns - disk.last_error_steady_ns;
-  if (disk.errors > 0 && ago_ns <= kDiskErrorNs) {
-    causes.push_back("the disk of the store failed " + std::to_string(disk.errors) + " times, last " +
-                     std::to_string(ago_ns / 1'000'000'000) +
-                     " s ago: contexts are served from memory and compiled again");
-  }
-  return causes;
 }
 
 std::string StuckCause(const EngineGauges& gauges, int64_t still_ms) {

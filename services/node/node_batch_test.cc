@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/clock.h"
+#include "common/http/http_server.h"
 #include "common/status/status_macros.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
@@ -16,7 +17,6 @@
 #include "services/engine/testing/engine_harness.h"
 #include "services/engine/testing/tiny_engines.h"
 #include "services/node/node.h"
-#include "common/http/http_server.h"
 #include "services/router/http/router_site.h"
 #include "services/router/http/testing/raw_client.h"
 #include "services/worker_api/served_model.h"

@@ -11,13 +11,13 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "common/http/http_server.h"
 #include "common/rpc/grpc_status.h"
 #include "common/status/error.h"
 #include "common/testing/status_matchers.h"
 #include "epic/v1/chat.grpc.pb.h"
 #include "epic/v1/contexts.grpc.pb.h"
 #include "services/node/node.h"
-#include "common/http/http_server.h"
 #include "services/router/http/router_site.h"
 #include "services/router/http/testing/raw_client.h"
 #include "services/router/rpc/grpc_door.h"

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/status/status_macros.h"
+#include "services/kv_store/config/store_config.h"
 #include "services/kv_store/embedded_store.h"
 #include "services/model/model.h"
 
@@ -87,16 +88,8 @@ absl::StatusOr<NodeParts> LoadParts(const Config& config, const Clock* clock, Pa
   EPIC_ASSIGN_OR_RETURN(parts.chat_template,
                         ChatTemplate::Create(model->chat_template_source(), TokenText(spec, spec.bos),
                                              TokenText(spec, spec.eos)));
-  kv_store::EmbeddedStoreOptions store;
-  store.dir = config.store.data_dir;
-  store.store.memory_bytes = static_cast<uint64_t>(config.store.memory_bytes);
-  store.store.disk_bytes_max = static_cast<uint64_t>(config.store.disk_bytes);
-  store.store.eviction =
-      config.store.eviction == "lru" ? kv_store::EvictionKind::kLru : kv_store::EvictionKind::kS3Fifo;
-  store.slabs = config.store.slabs == "blob_files" ? kv_store::SlabBackEnd::kBlobFiles
-                                                   : kv_store::SlabBackEnd::kExtents;
-  store.store.clock = clock;
-  EPIC_ASSIGN_OR_RETURN(parts.store, kv_store::EmbeddedStore::Open(store));
+  EPIC_ASSIGN_OR_RETURN(parts.store,
+                        kv_store::EmbeddedStore::Open(kv_store::StoreOptionsOf(config.store, clock)));
   EPIC_ASSIGN_OR_RETURN(parts.engine, Engine::Create(model, OptionsOf(config.engine), clock, progress));
   return parts;
 }

@@ -15,8 +15,8 @@
 #include "absl/base/thread_annotations.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
-#include "common/testing/status_matchers.h"
 #include "common/http/http_server.h"
+#include "common/testing/status_matchers.h"
 #include "services/router/http/router_site.h"
 #include "services/router/http/testing/fakes.h"
 #include "services/router/http/testing/raw_client.h"
@@ -50,7 +50,7 @@ class DoorTest : public ::testing::Test {
  protected:
   void Serve(HttpOptions options = {}) {
     auto server = StartHttpDoor(std::move(options), fakes_.apis(), SystemClock::Get(), 1,
-                                    [this](const HttpEvent& event) { events_.Add(event); });
+                                [this](const HttpEvent& event) { events_.Add(event); });
     ASSERT_OK(server);
     server_ = *std::move(server);
   }

@@ -1,0 +1,32 @@
+// The admin HTTP door of a store process: /health, /live, /ready, /metrics, /version. Answers GET and HEAD.
+#ifndef EPIC_SERVICES_KV_STORE_HTTP_ADMIN_SITE_H_
+#define EPIC_SERVICES_KV_STORE_HTTP_ADMIN_SITE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/http/http_site.h"
+
+namespace epic::kv_store {
+
+struct StoreHealth {
+  bool able = true;           // false: 503
+  std::string status = "ok";  // ok, degraded, draining
+  std::vector<std::string> causes;
+};
+
+// Called from any thread of the server; outlived by what they use.
+struct AdminSource {
+  std::function<StoreHealth()> health;   // never blocks
+  std::function<std::string()> metrics;  // in the text form of Prometheus
+  std::string version;
+  std::string build;
+};
+
+std::unique_ptr<const HttpSite> MakeAdminSite(AdminSource source);
+
+}  // namespace epic::kv_store
+
+#endif  // EPIC_SERVICES_KV_STORE_HTTP_ADMIN_SITE_H_

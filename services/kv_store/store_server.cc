@@ -1,0 +1,169 @@
+#include "services/kv_store/store_server.h"
+
+#include <atomic>
+#include <random>
+#include <utility>
+
+#include "common/base/version.h"
+#include "common/http/http_server.h"
+#include "common/metrics/metrics.h"
+#include "common/status/status_macros.h"
+#include "common/storage/disk_causes.h"
+#include "common/storage/shm/server.h"
+#include "services/kv_store/config/store_config.h"
+#include "services/kv_store/core/node/store_node.h"
+#include "services/kv_store/core/store_leases.h"
+#include "services/kv_store/embedded_store.h"
+#include "services/kv_store/http/admin_site.h"
+#include "services/kv_store/metrics/store_metrics.h"
+#include "services/kv_store/rpc/store_door.h"
+
+namespace epic::kv_store {
+namespace {
+
+uint64_t RandomSeed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+// Tells which door an error is about, by the flag that moves it.
+template <typename T>
+absl::StatusOr<T> Named(const char* flag, absl::StatusOr<T> door) {
+  if (door.ok()) return door;
+  return absl::Status(door.status().code(), std::string(flag) + ": " + std::string(door.status().message()));
+}
+
+class RealStoreServer final : public StoreServer {
+ public:
+  RealStoreServer(const Config& config, Clock* clock, const Logger& log)
+      : config_(config), clock_(clock), log_(log), store_metrics_(&metrics_) {}
+  ~RealStoreServer() override { Stop(); }
+
+  absl::Status Open() {
+    EPIC_ASSIGN_OR_RETURN(store_, EmbeddedStore::OpenCore(StoreOptionsOf(config_.store, clock_)));
+    StoreNodeOptions node;
+    node.clock = clock_;
+    EPIC_ASSIGN_OR_RETURN(node_, StoreNode::Open(store_.get(), node));
+    leases_ = std::make_unique<StoreLeases>(store_.get());
+    EPIC_RETURN_IF_ERROR(OpenHandOver());
+    EPIC_RETURN_IF_ERROR(OpenGrpc());
+    collector_ = metrics_.AddCollector([this] { store_metrics_.Show(Gauges()); });
+    return OpenAdmin();
+  }
+
+  StoreAddresses addresses() const override {
+    return {HostPort{config_.listen.grpc.host, grpc_->port()}.ToString(), admin_->address(),
+            ShmSocketOf(config_.store)};
+  }
+  void Drain() override {
+    draining_ = true;
+    grpc_->Drain();
+  }
+  void Stop() override {
+    collector_ = Metrics::Collector();
+    if (shm_ != nullptr) shm_->Stop();
+    if (grpc_ != nullptr) grpc_->Stop();
+    if (admin_ != nullptr) admin_->Stop();
+    if (store_ != nullptr) store_->Stop();
+  }
+
+ private:
+  absl::Status OpenHandOver() {
+    shm::ServerOptions options;
+    options.path = ShmSocketOf(config_.store);
+    options.arena_fd = store_->arena().read_only_fd();
+    options.arena_bytes = store_->arena().capacity_bytes();
+    options.incarnation = node_->incarnation();
+    EPIC_ASSIGN_OR_RETURN(shm_, Named("store.shm_socket", shm::Server::Start(options, leases_.get())));
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenGrpc() {
+    StoreDoorOptions options;
+    options.address = config_.listen.grpc.ToString();
+    options.max_message_bytes = static_cast<size_t>(config_.limits.body_bytes);
+    options.worker_threads = static_cast<uint32_t>(config_.store.workers);
+    options.streams_max = static_cast<uint32_t>(config_.store.streams);
+    options.stall_ms = config_.limits.write_timeout_ms;
+    options.drain_ms = config_.deadlines.drain_ms;
+    options.id_seed = RandomSeed();
+    StoreDoorObservers observers;
+    observers.on_call = [this](const RpcEvent& event) { OnCall(event); };
+    observers.on_lookup = [this](bool hit, MissCause cause) { store_metrics_.OnLookup(hit, cause); };
+    EPIC_ASSIGN_OR_RETURN(grpc_,
+                          Named("--grpc", StoreDoor::Start(options, node_.get(), std::move(observers))));
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenAdmin() {
+    HttpOptions options;
+    options.door = HttpDoor::kAdmin;
+    options.host = config_.listen.admin.host;
+    options.port = config_.listen.admin.port;
+    options.max_connections = static_cast<uint32_t>(config_.limits.connections);
+    options.version = kVersion;
+    options.build = kCommit;
+    auto site = MakeAdminSite({.health = [this] { return Health(); },
+                               .metrics = [this] { return metrics_.Text(); },
+                               .version = std::string(kVersion),
+                               .build = std::string(kCommit)});
+    EPIC_ASSIGN_OR_RETURN(admin_, Named("--admin", HttpServer::Start(std::move(options), std::move(site),
+                                                                     clock_, RandomSeed())));
+    return absl::OkStatus();
+  }
+
+  // Clients are told of an unexpected error, but not what it was: that stands here.
+  void OnCall(const RpcEvent& event) const {
+    store_metrics_.OnCall(event);
+    if (!event.cause.empty()) {
+      log_.Error("call fails unexpectedly",
+                 {{"call", event.call}, {"request_id", event.request_id}, {"cause", event.cause}});
+    }
+    log_.Debug("call ends", {{"call", event.call},
+                             {"code", event.code},
+                             {"request_id", event.request_id},
+                             {"duration_us", event.duration_us}});
+  }
+
+  StoreHealth Health() const {
+    if (draining_) return {.able = false, .status = "draining", .causes = {"the node is stopping"}};
+    std::vector<std::string> causes = DiskCauses(store_->Disk(), clock_->SteadyNs());
+    return {.able = true, .status = causes.empty() ? "ok" : "degraded", .causes = std::move(causes)};
+  }
+
+  StoreGauges Gauges() const {
+    return {.usage = store_->Usage(),
+            .disk = store_->Disk(),
+            .scrubbed = store_->Scrubbed(),
+            .reservations = node_->reservation_counts(),
+            .leases = node_->lease_counts(),
+            .shm = shm_->numbers(),
+            .streams = grpc_->streams(),
+            .attached = grpc_->attached()};
+  }
+
+  const Config config_;
+  Clock* const clock_;
+  const Logger log_;
+  std::atomic<bool> draining_{false};
+  Metrics metrics_;
+  const StoreMetrics store_metrics_;
+  std::unique_ptr<StoreCore> store_;
+  std::unique_ptr<StoreNode> node_;
+  std::unique_ptr<StoreLeases> leases_;
+  std::unique_ptr<shm::Server> shm_;
+  std::unique_ptr<StoreDoor> grpc_;
+  std::unique_ptr<HttpServer> admin_;
+  Metrics::Collector collector_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StoreServer>> StoreServer::Start(const Config& config, Clock* clock,
+                                                                const Logger& log) {
+  auto server = std::make_unique<RealStoreServer>(config, clock, log);
+  EPIC_RETURN_IF_ERROR(server->Open());
+  return server;
+}
+
+}  // namespace epic::kv_store
