@@ -12,6 +12,7 @@
 #include "epic/v1/kv_store.grpc.pb.h"
 #include "services/kv_store/core/node/store_node.h"
 #include "services/kv_store/rpc/attachments.h"
+#include "services/kv_store/rpc/event_stream.h"
 #include "services/kv_store/rpc/layer_streams.h"
 #include "services/kv_store/rpc/store_door.h"
 
@@ -88,7 +89,14 @@ class KvStoreRpcService final : public KvStoreServiceBase {
   grpc::ServerUnaryReactor* Drop(grpc::CallbackServerContext* context, const v1::DropObjectsRequest* request,
                                  v1::DropObjectsResponse* response) override;
 
-  // --- streams (attachments.h, layer_streams.h)
+  // --- following the node (event_calls.cc)
+  grpc::ServerUnaryReactor* Inventory(grpc::CallbackServerContext* context,
+                                      const v1::InventoryRequest* request,
+                                      v1::InventoryPage* response) override;
+  grpc::ServerUnaryReactor* Explain(grpc::CallbackServerContext* context, const v1::ExplainRequest* request,
+                                    v1::ExplainResponse* response) override;
+
+  // --- streams (attachments.h, layer_streams.h, event_stream.h)
   using KvStoreServiceBase::ReadLayers;
   using KvStoreServiceBase::WriteLayers;
   grpc::ServerWriteReactor<v1::AttachResponse>* Attach(grpc::CallbackServerContext* context,
@@ -102,6 +110,10 @@ class KvStoreRpcService final : public KvStoreServiceBase {
   grpc::ServerWriteReactor<grpc::ByteBuffer>* ReadLayers(grpc::CallbackServerContext* context,
                                                          const grpc::ByteBuffer* request) override {
     return SendLayers(streams_, context, request);
+  }
+  grpc::ServerWriteReactor<v1::EventPage>* Subscribe(grpc::CallbackServerContext* context,
+                                                     const v1::SubscribeRequest* request) override {
+    return SendEvents(streams_, context, *request);
   }
 
  private:

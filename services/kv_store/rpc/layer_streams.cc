@@ -24,22 +24,6 @@ namespace {
 
 absl::Status ClientGone() { return Error(ErrorCode::kClientGone, "the client went away"); }
 
-// A place among the streams of the door. Counted from the constructor to the destructor.
-class StreamPlace {
- public:
-  explicit StreamPlace(const StreamParts* parts) : parts_(parts) {
-    granted_ = parts_->streams->fetch_add(1) < parts_->streams_max;
-  }
-  ~StreamPlace() { parts_->streams->fetch_sub(1); }
-  StreamPlace(const StreamPlace&) = delete;
-  StreamPlace& operator=(const StreamPlace&) = delete;
-  bool granted() const { return granted_; }
-
- private:
-  const StreamParts* const parts_;
-  bool granted_ = false;
-};
-
 class LayerReceiver final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
   LayerReceiver(const StreamParts* parts, grpc::CallbackServerContext* context, grpc::ByteBuffer* response)

@@ -10,24 +10,9 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
-#include <atomic>
-#include <cstdint>
-
-#include "common/base/timers.h"
-#include "common/rpc/rpc_call.h"
-#include "services/kv_store/core/node/store_node.h"
+#include "services/kv_store/rpc/stream_parts.h"
 
 namespace epic::kv_store {
-
-// What the streams of one door share. Outlives them.
-struct StreamParts {
-  StoreNode* node = nullptr;
-  const RpcParts* rpc = nullptr;
-  Timers* timers = nullptr;
-  int64_t stall_ms = 0;
-  uint32_t streams_max = 0;
-  std::atomic<uint32_t>* streams = nullptr;  // open now
-};
 
 // KvStoreService.WriteLayers.
 grpc::ServerReadReactor<grpc::ByteBuffer>* ReceiveLayers(const StreamParts* parts,

@@ -27,7 +27,7 @@ class RealStoreDoor final : public StoreDoor {
         executor_(options.worker_threads, options.worker_queue),
         request_ids_(options.id_seed),
         parts_{clock_, &executor_, &request_ids_, std::move(observers.on_call), &ToStoreGrpcStatus},
-        streams_{node, &parts_, &timers_, options.stall_ms, options.streams_max, &open_streams_},
+        streams_{node, &parts_, &timers_, options.stall_ms, options.streams_max, &open_streams_, &draining_},
         attachments_(node, &parts_),
         service_(&streams_, &attachments_, std::move(observers.on_lookup)) {}
   ~RealStoreDoor() override { Stop(); }
@@ -46,9 +46,11 @@ class RealStoreDoor final : public StoreDoor {
   size_t attached() const override { return attachments_.count(); }
   void Drain() override {
     listener_.RefuseHealth();
+    draining_ = true;
     attachments_.Drain();
   }
   void Stop() override {
+    draining_ = true;
     attachments_.Drain();
     listener_.Stop(options_.drain_ms);
     timers_.Stop();
@@ -69,6 +71,7 @@ class RealStoreDoor final : public StoreDoor {
   StoreNode* const node_;
   const Clock* const clock_ = SystemClock::Get();
   std::atomic<uint32_t> open_streams_{0};
+  std::atomic<bool> draining_{false};
   TimerThread timers_;
   ThreadExecutor executor_;
   RequestIds request_ids_;

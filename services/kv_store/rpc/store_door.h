@@ -29,7 +29,7 @@ struct StoreDoorOptions {
   size_t worker_queue = 1024;  // calls that wait for a worker; one more is refused with queue_full
   int64_t drain_ms = 10'000;   // Stop gives running calls so long
   uint64_t id_seed = 0;        // of the ids of calls that bring none
-  uint32_t streams_max = 256;  // of layers, at a time; one more is refused with queue_full
+  uint32_t streams_max = 256;  // of layers and events, at a time; one more is refused with queue_full
   int64_t stall_ms = 10'000;   // a stream whose other end stops for so long is cut off
   // A connection whose client does not answer pings for so long is dead.
   int64_t keepalive_ms = 10'000;
@@ -50,10 +50,11 @@ class StoreDoor {
   static absl::StatusOr<std::unique_ptr<StoreDoor>> Start(const StoreDoorOptions& options, StoreNode* node,
                                                           StoreDoorObservers observers = {});
   virtual uint16_t port() const = 0;
-  // For gauges: streams of layers, and callers that are attached.
+  // For gauges: streams of layers and events, and callers that are attached.
   virtual uint32_t streams() const = 0;
   virtual size_t attached() const = 0;
-  // Turns the health service to NOT_SERVING and ends what callers are attached by; calls go on.
+  // Turns the health service to NOT_SERVING and ends the streams by which callers are attached and follow the
+  // node; calls go on.
   virtual void Drain() = 0;
   // Refuses new calls, waits drain_ms for running ones, cancels the rest. Idempotent.
   virtual void Stop() = 0;
