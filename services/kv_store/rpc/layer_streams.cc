@@ -42,6 +42,12 @@ class LayerReceiver final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   void OnDone() override {
     guard_.Disarm();
     call_.Report();
+    // Known for sure only now: the last read may fail before gRPC tells of the cancellation.
+    if (token_.has_value() && call_.scope().cancel.cancelled()) {
+      parts_->rpc->executor->Submit([node = parts_->node, token = *token_] {
+        node->Abort(std::span<const ReservationToken>(&token, 1));
+      });
+    }
     delete this;
   }
 
@@ -137,13 +143,10 @@ class LayerReceiver final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   void End(const absl::Status& status) {
     const bool within = fill_.has_value();
     fill_.reset();
-    if (token_.has_value() && (within || CodeOfGone(status))) {
+    if (token_.has_value() && within) {
       parts_->node->Abort(std::span<const ReservationToken>(&*token_, 1));
     }
     Finish(call_.SetOutcome(status));
-  }
-  static bool CodeOfGone(const absl::Status& status) {
-    return !status.ok() && CodeOf(status) == ErrorCode::kClientGone;
   }
 
   const StreamParts* const parts_;
@@ -188,6 +191,12 @@ class LayerSender final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   void OnDone() override {
     guard_.Disarm();
     call_.Report();
+    // Known for sure only now: the last write may fail before gRPC tells of the cancellation.
+    if (call_.scope().cancel.cancelled()) {
+      parts_->rpc->executor->Submit([node = parts_->node, peer = request_.peer(), lease = lease_] {
+        node->Release(peer, std::span<const LeaseId>(&lease, 1));
+      });
+    }
     delete this;
   }
 
@@ -237,12 +246,7 @@ class LayerSender final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     return grpc::Slice(bytes, data.size(), let_go, new ObjectPtr(std::move(object)));
   }
 
-  void End(const absl::Status& status) {
-    if (call_.scope().cancel.cancelled()) {
-      parts_->node->Release(request_.peer(), std::span<const LeaseId>(&lease_, 1));
-    }
-    Finish(call_.SetOutcome(status));
-  }
+  void End(const absl::Status& status) { Finish(call_.SetOutcome(status)); }
 
   const StreamParts* const parts_;
   RpcCall call_;  // synchronises itself
