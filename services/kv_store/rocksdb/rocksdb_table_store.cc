@@ -23,6 +23,7 @@
 #include "rocksdb/db.h"
 #include "rocksdb/env.h"
 #include "rocksdb/listener.h"
+#include "services/kv_store/rocksdb/no_log.h"
 
 namespace epic::kv_store {
 namespace {
@@ -54,8 +55,7 @@ rocksdb::DBOptions DatabaseOptions(rocksdb::Env* env) {
   options.max_background_jobs = 2;
   options.max_total_wal_size = 64 * kMiB;
   options.allow_fallocate = false;  // else each log takes 64 MiB of the disk at once
-  options.keep_log_file_num = 2;
-  options.info_log_level = rocksdb::InfoLogLevel::WARN_LEVEL;
+  options.info_log = std::make_shared<NoLog>();
   options.listeners.push_back(std::make_shared<NoAutoRecovery>());
   options.max_bgerror_resume_count = 0;
   if (env != nullptr) options.env = env;

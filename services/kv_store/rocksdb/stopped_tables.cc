@@ -19,7 +19,7 @@
 #include "common/status/rocksdb_status.h"
 #include "common/status/status_macros.h"
 #include "rocksdb/db.h"
-#include "rocksdb/env.h"
+#include "services/kv_store/rocksdb/no_log.h"
 #include "services/kv_store/rocksdb/rocksdb_table_store.h"
 
 namespace epic::kv_store {
@@ -28,13 +28,6 @@ namespace {
 rocksdb::Slice ToSlice(std::string_view text) { return {text.data(), text.size()}; }
 
 absl::Status ReadOnly() { return absl::FailedPreconditionError("the tables are open for reading only"); }
-
-// RocksDB's own words about what it does, which it would write into the directory.
-class NoLog final : public rocksdb::Logger {
- public:
-  using rocksdb::Logger::Logv;
-  void Logv(const char* /*format*/, va_list /*arguments*/) override {}
-};
 
 // Keeps stores away from the directory; several of us may be there. Makes no file.
 class ReaderLock {
