@@ -216,6 +216,10 @@ void RecordsModel::FaultSteps(const State& state, const StepVisitor<State>& visi
       down.up = Up::kDown;
       down.fetched = 0;
       if (node.up == Up::kServing) down.served_at = state.beat;
+      if (rules_.empty_begins_anew && node.empty != 0) {
+        down.disk = {};
+        for (Change& change : next.changes) change.applied &= static_cast<uint8_t>(~Bit(n));
+      }
       down.memory = down.disk;
       if (state.copy.to == n) next.copy = {};
       visit({"crash", n}, next);

@@ -40,6 +40,7 @@ struct RecordRules {
   bool beat_needs_quorum = true;       // such times pass only while two nodes serve
   bool changes_in_time = true;         // a change is given up before tombstones of its time are forgotten
   bool repair_in_time = true;          // a copy under way for longer is thrown away
+  bool empty_begins_anew = true;       // one without its disk that fails again forgets what it merged since
 };
 
 struct RecordBounds {

@@ -43,8 +43,9 @@ bool Joiner::KeepSession(const MemberView& view) {
     }
   }
   if (begin) {
-    // An emptying that a crash cut short leaves records that count for nothing.
-    if (node_->row().disk == DiskState::kEmptying && !Empty().ok()) return false;
+    // Neither what an emptying left when a crash cut it short counts for anything, nor what was merged in a
+    // session that did not come to serve: it may be deleted since, and forgotten by all others.
+    if (!BeginsEmpty().ok()) return false;
     node_->BeginSession();
     MutexLock lock(&mu_);
     began_ = true;
@@ -233,6 +234,16 @@ void Joiner::TryServe(const MemberView& view) {
     serves_ = true;
   }
   node_->BeginServing();
+}
+
+absl::Status Joiner::BeginsEmpty() {
+  const DiskState disk = node_->row().disk;
+  if (disk == DiskState::kWhole) return absl::OkStatus();
+  if (disk == DiskState::kEmpty) {
+    EPIC_ASSIGN_OR_RETURN(const std::vector<ContextKey> left, node_->store()->KnownContexts(std::nullopt, 1));
+    if (left.empty()) return absl::OkStatus();
+  }
+  return Empty();
 }
 
 absl::Status Joiner::Empty() {

@@ -57,6 +57,8 @@ class Joiner {
   absl::Status Merge(const ReplicaItem& item, const std::vector<TokenId>* tokens);
   void TryServe(const MemberView& view) ABSL_LOCKS_EXCLUDED(mu_);
   bool HasEnough(const MemberView& view) ABSL_LOCKS_EXCLUDED(mu_);
+  // Where the disk is not whole: removes what it holds nevertheless.
+  absl::Status BeginsEmpty();
   absl::Status Empty();
 
   ReplicaNode* const node_;
