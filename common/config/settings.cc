@@ -269,6 +269,15 @@ constexpr std::array kTable = {
             .min = 0,
             .max = 64 * kGiB},
     Setting{
+        .name = "store.warm_up_bytes",
+        .type = T::kBytes,
+        .default_text = "128MiB",
+        .field = +[](Config& c) -> I { return &c.store.warm_up_bytes; },
+        .help = "At most so much is read from disk a second to fill memory again after a start; 0: nothing",
+        .unit = "bytes",
+        .min = 0,
+        .max = 64 * kGiB},
+    Setting{
         .name = "store.shm_socket",
         .type = T::kText,
         .default_text = "",

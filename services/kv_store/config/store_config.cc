@@ -20,6 +20,7 @@ EmbeddedStoreOptions StoreOptionsOf(const StoreSettings& settings, const Clock* 
   options.store.clock = clock;
   options.slabs = settings.slabs == "blob_files" ? SlabBackEnd::kBlobFiles : SlabBackEnd::kExtents;
   options.scrub_bytes_per_s = static_cast<uint64_t>(settings.scrub_bytes);
+  options.warm_up_bytes_per_s = static_cast<uint64_t>(settings.warm_up_bytes);
   return options;
 }
 
