@@ -52,6 +52,8 @@ class Nodes {
     } else if (what == "copy arrives") {
       ASSERT_TRUE(copy_.has_value());
       Join(step.who, *copy_);
+    } else if (what == "crash" && before.nodes[step.who].empty != 0) {
+      Replace(step.who);  // it begins anew
     } else if (what == "crash") {
       stores_[step.who].reset();
       disks_[step.who]->Crash(&rng_);
