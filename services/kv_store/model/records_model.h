@@ -40,8 +40,9 @@ struct RecordRules {
   bool beat_needs_quorum = true;       // such times pass only while two nodes serve
   bool changes_in_time = true;         // a change is given up before tombstones of its time are forgotten
   bool repair_in_time = true;          // a copy under way for longer is thrown away
-  // One without its disk that fails again forgets what it merged since. What breaks without it lies more steps
-  // away than an exploration gets; the walks of the real nodes (replication/replica_walk_test.cc) found it.
+  // One without its disk that fails again forgets what it merged since. What breaks without it lies more
+  // steps away than an exploration gets; the walks of the real nodes (replication/replica_walk_test.cc) found
+  // it.
   bool empty_begins_anew = true;
 };
 

@@ -24,6 +24,7 @@
 #include "rocksdb/env.h"
 #include "rocksdb/listener.h"
 #include "services/kv_store/rocksdb/no_log.h"
+#include "services/kv_store/rocksdb/verify_files.h"
 
 namespace epic::kv_store {
 namespace {
@@ -172,6 +173,7 @@ class RocksDbTableStore final : public TableStore {
 
   absl::Status Scan(Table table,
                     const std::function<bool(std::string_view, std::string_view)>& visit) override {
+    EPIC_RETURN_IF_ERROR(FromRocksDb(VerifyFiles(db_.get(), Family(table))));
     return ScanFrom(table, {}, visit);
   }
   absl::Status ScanFrom(Table table, std::string_view begin,

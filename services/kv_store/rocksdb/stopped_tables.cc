@@ -21,6 +21,7 @@
 #include "rocksdb/db.h"
 #include "services/kv_store/rocksdb/no_log.h"
 #include "services/kv_store/rocksdb/rocksdb_table_store.h"
+#include "services/kv_store/rocksdb/verify_files.h"
 
 namespace epic::kv_store {
 namespace {
@@ -98,6 +99,8 @@ class RocksDbStoppedTables final : public StoppedTables {
 
   absl::Status Scan(Table table,
                     const std::function<bool(std::string_view, std::string_view)>& visit) override {
+    if (Family(table) == nullptr) return absl::OkStatus();
+    EPIC_RETURN_IF_ERROR(FromRocksDb(Guarded([&] { return VerifyFiles(db_.get(), Family(table)); })));
     return ScanFrom(table, {}, visit);
   }
   absl::Status ScanFrom(Table table, std::string_view begin,

@@ -65,8 +65,8 @@ void Make(const std::string& dir, const Clock* clock) {
   }
 }
 
-// Damages a file, and returns whether it was a log: an end that is gone from there looks like one that was
-// never written.
+// Damages a file, and returns whether it was a log, of changes or of RocksDB's files (MANIFEST): an end that
+// is gone from there looks like one that was never written.
 bool Damage(const std::string& dir, Rng* rng) {
   std::vector<std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(dir)) {
@@ -84,7 +84,7 @@ bool Damage(const std::string& dir, Rng* rng) {
     const uint64_t reach = rng->Below(2) == 0 ? size : std::min<uint64_t>(size, 300'000);
     for (uint64_t flips = 1 + rng->Below(4); flips > 0; --flips) FlipByte(path, rng->Below(reach));
   }
-  return path.ends_with(".log");
+  return path.ends_with(".log") || path.find("/MANIFEST-") != std::string::npos;
 }
 
 // Puts or replaces a row that is one of the store's but for some bytes; half of the time with its checksum
