@@ -100,7 +100,9 @@ void Changer::Start(const ChangePtr& change) {
 void Changer::LookElsewhere(const ChangePtr& change) {
   const auto view = node_->View();
   std::vector<std::string> others;
+  bool some_down = false;
   for (const Member* member : node_->options().placement.GroupOf(*view, change->request.key)) {
+    some_down |= member->up == NodeUp::kDown;
     if (member->up != NodeUp::kDown && member->node.name != node_->name())
       others.push_back(member->node.name);
   }
@@ -114,7 +116,7 @@ void Changer::LookElsewhere(const ChangePtr& change) {
     MutexLock lock(&asking->mu);
     asking->left = others.size() + 1;
   }
-  const auto answered = [this, change, asking](bool answered) {
+  const auto answered = [this, change, asking, some_down](bool answered) {
     bool all = false;
     {
       MutexLock lock(&asking->mu);
@@ -123,7 +125,10 @@ void Changer::LookElsewhere(const ChangePtr& change) {
       all = asking->all;
     }
     const bool known = change->found || node_->store()->StateOf(change->request.key).has_value();
-    if (Is<DeleteChange>(change->request) && all && !known) return End(change, absl::OkStatus());
+    // A node that is down may have it from a create that was given up: then a tombstone has to wait for it.
+    if (Is<DeleteChange>(change->request) && all && !some_down && !known) {
+      return End(change, absl::OkStatus());
+    }
     if (!Is<DeleteChange>(change->request) && !all && !known) {
       return End(
           change,
