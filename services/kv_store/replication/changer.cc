@@ -96,13 +96,18 @@ void Changer::Start(const ChangePtr& change) {
   LookElsewhere(change);
 }
 
+bool Changer::SomeDown(const MemberView& view, const ContextKey& key) const {
+  const auto group = node_->options().placement.GroupOf(view, key);
+  return std::any_of(group.begin(), group.end(),
+                     [](const Member* member) { return member->up == NodeUp::kDown; });
+}
+
 // What this node does not know of, another may: one that was told of a change that was given up.
 void Changer::LookElsewhere(const ChangePtr& change) {
   const auto view = node_->View();
   std::vector<std::string> others;
-  bool some_down = false;
+  const bool some_down = SomeDown(*view, change->request.key);
   for (const Member* member : node_->options().placement.GroupOf(*view, change->request.key)) {
-    some_down |= member->up == NodeUp::kDown;
     if (member->up != NodeUp::kDown && member->node.name != node_->name())
       others.push_back(member->node.name);
   }
@@ -244,8 +249,9 @@ absl::Status Changer::DeleteHere(Change* change, ChangeReply* reply) {
   const ContextKey& key = change->request.key;
   const ReplicaState known = store->StateOf(key).value_or(ReplicaState{});
   if (store->GetContext(key.tenant, key.id).ok()) change->found = true;
-  // One that is gone is gone by the tombstone that is there, unless somebody knows better.
-  if (known.record.has_value() || !known.tombstone.has_value() || change->round > 0) {
+  // One that is gone is gone by the tombstone that is there, unless somebody knows better, or may.
+  if (known.record.has_value() || !known.tombstone.has_value() || change->round > 0 ||
+      SomeDown(*node_->View(), key)) {
     Tombstone tombstone{.at = store->Tick(LatestTime(known)), .created_at_ms = std::nullopt};
     tombstone.deleted = tombstone.at;
     if (known.record.has_value()) tombstone.created_at_ms = known.record->created_at_ms;

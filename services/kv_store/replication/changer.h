@@ -80,6 +80,8 @@ class Changer {
 
   void Start(const ChangePtr& change);
   absl::Status CheckPlace(const ChangeRequest& request, size_t* needed) const;
+  // A member of the group that is down may have what a change that was given up left there.
+  bool SomeDown(const MemberView& view, const ContextKey& key) const;
   void LookElsewhere(const ChangePtr& change);
   void Adopt(Change* change, const QueryReply& reply);
   void ClaimName(const ChangePtr& change);
