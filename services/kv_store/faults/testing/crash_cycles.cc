@@ -356,9 +356,10 @@ void CrashCycles::Reopen() {
 void CrashCycles::AdoptWhatCameThrough() {
   for (const auto& [key, attempts] : cut_) {
     if (Difference(key, model_, /*after_crash=*/true).empty()) continue;
-    const auto fits = std::find_if(attempts.begin(), attempts.end(), [&](const StoreModel& attempt) {
-      return Difference(key, attempt, /*after_crash=*/true).empty();
-    });
+    const auto fits =
+        std::find_if(attempts.begin(), attempts.end(), [&, &key = key](const StoreModel& attempt) {
+          return Difference(key, attempt, /*after_crash=*/true).empty();
+        });
     if (fits == attempts.end()) continue;  // CompareAll says it
     model_.Adopt(key, *fits);
     ++counts_->came_through;
