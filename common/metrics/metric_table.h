@@ -58,6 +58,10 @@ enum class MetricId : uint8_t {
   kStoreShmLeases,
   kStoreLayerStreams,
   kStoreAttachedCallers,
+  kStoreWarmedUpObjectsTotal,
+  kStoreWarmedUpBytesTotal,
+  kStoreEventsTotal,
+  kStoreEventGapsTotal,
   kNotFiniteTotal,
   kHttpConnections,  // {door}
   kHttpStreams,

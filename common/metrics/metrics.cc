@@ -96,6 +96,9 @@ T* Metrics::Registry::Find(const std::map<Key, T*>& series, MetricId id, Labels 
 }
 
 void Counter::Add(uint64_t amount) const { series_->Increment(static_cast<double>(amount)); }
+void Counter::CatchUp(uint64_t total) const {
+  if (total > Value()) Add(total - Value());
+}
 uint64_t Counter::Value() const { return static_cast<uint64_t>(series_->Value()); }
 
 void Gauge::Set(double value) const { series_->Set(value); }

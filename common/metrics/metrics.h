@@ -28,6 +28,8 @@ namespace epic {
 class Counter {
  public:
   void Add(uint64_t amount = 1) const;
+  // Raises it to a total that somebody else counts. By one collector only.
+  void CatchUp(uint64_t total) const;
   // For tests and for checks against what clients saw.
   uint64_t Value() const;
 

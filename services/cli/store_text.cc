@@ -5,38 +5,14 @@
 #include <set>
 #include <string_view>
 
+#include "common/storage/names.h"
+
 namespace epic {
 namespace {
 
 using nlohmann::json;
 
 constexpr int64_t kShowEveryNs = 2'000'000'000;
-
-std::string_view NameOf(ContextState state) {
-  switch (state) {
-    case ContextState::kCompiling:
-      return "compiling";
-    case ContextState::kReady:
-      return "ready";
-    case ContextState::kFailed:
-      return "failed";
-  }
-  return "unknown";
-}
-
-std::string_view NameOf(Pin pin) { return pin == Pin::kNone ? "none" : pin == Pin::kSoft ? "soft" : "hard"; }
-
-std::string_view NameOf(Durability durability) {
-  switch (durability) {
-    case Durability::kOne:
-      return "one";
-    case Durability::kReplicas:
-      return "replicas";
-    case Durability::kObject:
-      return "object";
-  }
-  return "unknown";
-}
 
 template <typename T>
 json OrNull(const std::optional<T>& value) {

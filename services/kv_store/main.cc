@@ -1,6 +1,5 @@
 // epic-kv-store: one node of the KV store as a process. Serves until SIGINT or SIGTERM, then drains and exits
 // with 0; a second signal ends it at once. Exits with 1 when it cannot start, with 2 for wrong usage.
-#include <csignal>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include <CLI/Formatter.hpp>
 
 #include "common/base/clock.h"
+#include "common/base/stop_signals.h"
 #include "common/config/config.h"
 #include "common/config/settings.h"
 #include "common/log/log.h"
@@ -49,34 +49,13 @@ void AddFlags(CLI::App* app, Flags* flags) {
   }
 }
 
-// REQUIRES: no other thread of the process was started: signals are blocked for all that follow.
-class StopSignals {
- public:
-  StopSignals() {
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGINT);
-    sigaddset(&set_, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
-    std::signal(SIGPIPE, SIG_IGN);
-  }
-  void Wait() const {
-    int signal = 0;
-    while (sigwait(&set_, &signal) != 0) {
-    }
-    pthread_sigmask(SIG_UNBLOCK, &set_, nullptr);
-  }
-
- private:
-  sigset_t set_;
-};
-
 int Fail(const absl::Status& status) {
   std::cerr << "epic-kv-store: " << epic::MessageOf(status) << '\n';
   return kFailed;
 }
 
 int Serve(const Flags& flags) {
-  const StopSignals signals;
+  const epic::StopSignals signals;
   epic::ConfigSources sources{
       .environment = epic::ProcessEnvironment(), .sets = flags.sets, .flags = flags.values};
   if (!flags.config_file.empty()) sources.file = flags.config_file;

@@ -1,9 +1,9 @@
 #include "services/kv_store/store_server.h"
 
 #include <atomic>
-#include <random>
 #include <utility>
 
+#include "common/base/system_random.h"
 #include "common/base/version.h"
 #include "common/http/http_server.h"
 #include "common/metrics/metrics.h"
@@ -20,11 +20,6 @@
 
 namespace epic::kv_store {
 namespace {
-
-uint64_t RandomSeed() {
-  std::random_device device;
-  return (uint64_t{device()} << 32) | device();
-}
 
 // Tells which door an error is about, by the flag that moves it.
 template <typename T>
@@ -86,7 +81,7 @@ class RealStoreServer final : public StoreServer {
     options.streams_max = static_cast<uint32_t>(config_.store.streams);
     options.stall_ms = config_.limits.write_timeout_ms;
     options.drain_ms = config_.deadlines.drain_ms;
-    options.id_seed = RandomSeed();
+    options.id_seed = SystemRandom();
     StoreDoorObservers observers;
     observers.on_call = [this](const RpcEvent& event) { OnCall(event); };
     observers.on_lookup = [this](bool hit, MissCause cause) { store_metrics_.OnLookup(hit, cause); };
@@ -108,7 +103,7 @@ class RealStoreServer final : public StoreServer {
                                .version = std::string(kVersion),
                                .build = std::string(kCommit)});
     EPIC_ASSIGN_OR_RETURN(admin_, Named("--admin", HttpServer::Start(std::move(options), std::move(site),
-                                                                     clock_, RandomSeed())));
+                                                                     clock_, SystemRandom())));
     return absl::OkStatus();
   }
 
@@ -137,6 +132,8 @@ class RealStoreServer final : public StoreServer {
             .scrubbed = store_->Scrubbed(),
             .reservations = node_->reservation_counts(),
             .leases = node_->lease_counts(),
+            .events = node_->event_counts(),
+            .warmed_up = store_->WarmedUp(),
             .shm = shm_->numbers(),
             .streams = grpc_->streams(),
             .attached = grpc_->attached()};

@@ -9,6 +9,7 @@
 #include "common/status/error.h"
 #include "common/status/status_macros.h"
 #include "common/storage/disk_causes.h"
+#include "common/storage/store_gauges.h"
 #include "services/compile_worker/core/compile_service.h"
 #include "services/link_worker/core/link_service.h"
 #include "services/link_worker/core/quality.h"
@@ -54,11 +55,6 @@ std::string StuckCause(const EngineGauges& gauges, int64_t still_ms) {
   return "the engine has stood still for " + std::to_string(still_ms / 1000) + " s with " +
          std::to_string(gauges.running) + " requests running and " + std::to_string(gauges.waiting) +
          " waiting: restart the server if it stays so";
-}
-
-// Raises a counter to a total that somebody else counts.
-void CatchUp(const Counter& counter, uint64_t total) {
-  if (total > counter.Value()) counter.Add(total - counter.Value());
 }
 
 }  // namespace
@@ -139,27 +135,13 @@ RouterParts Node::State::MakeRouterParts() {
 
 void Node::State::CollectGauges() {
   const EngineGauges engine = parts.engine->Gauges();
-  const StoreUsage store = parts.store->Usage();
   metrics->GetGauge(MetricId::kRequestsRunning).Set(engine.running);
   metrics->GetGauge(MetricId::kRequestsWaiting).Set(engine.waiting);
   metrics->GetGauge(MetricId::kEngineRowsInFlight).Set(static_cast<double>(engine.private_rows));
   metrics->GetGauge(MetricId::kEnginePrivateSegmentBytes).Set(static_cast<double>(engine.private_bytes));
-  metrics->GetGauge(MetricId::kStoreContexts).Set(static_cast<double>(store.contexts));
-  metrics->GetGauge(MetricId::kStoreObjectsInMemory).Set(static_cast<double>(store.objects_in_memory));
-  metrics->GetGauge(MetricId::kStoreMemoryBytes).Set(static_cast<double>(store.memory_bytes));
-  metrics->GetGauge(MetricId::kStoreMemoryCapacityBytes)
-      .Set(static_cast<double>(store.memory_capacity_bytes));
-  metrics->GetGauge(MetricId::kStoreMemoryLargestHoleBytes)
-      .Set(static_cast<double>(store.memory_largest_hole_bytes));
-  metrics->GetGauge(MetricId::kStoreMemoryHeldBytes).Set(static_cast<double>(store.memory_held_bytes));
-  metrics->GetGauge(MetricId::kStoreMemoryQuarantinedBytes)
-      .Set(static_cast<double>(store.memory_quarantined_bytes));
-  metrics->GetGauge(MetricId::kStoreLeasedObjects).Set(static_cast<double>(store.leased_objects));
-  metrics->GetGauge(MetricId::kStoreDiskBytes).Set(static_cast<double>(store.disk_bytes));
-  metrics->GetGauge(MetricId::kStoreReservations).Set(static_cast<double>(store.reservations));
-  CatchUp(metrics->GetCounter(MetricId::kStoreDiskErrorsTotal), parts.store->Disk().errors);
-  CatchUp(metrics->GetCounter(MetricId::kNotFiniteTotal, {"output"}), engine.not_finite_outputs);
-  CatchUp(metrics->GetCounter(MetricId::kNotFiniteTotal, {"compile"}), engine.not_finite_compiles);
+  ShowStore(parts.store->Usage(), parts.store->Disk(), metrics);
+  metrics->GetCounter(MetricId::kNotFiniteTotal, {"output"}).CatchUp(engine.not_finite_outputs);
+  metrics->GetCounter(MetricId::kNotFiniteTotal, {"compile"}).CatchUp(engine.not_finite_compiles);
 }
 
 Node::Node(NodeOptions options, const Clock* clock, Metrics* metrics, PartsLoader loader)

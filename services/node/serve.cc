@@ -1,11 +1,11 @@
 #include "services/node/serve.h"
 
-#include <csignal>
 #include <memory>
-#include <random>
 #include <utility>
 
 #include "common/base/clock.h"
+#include "common/base/stop_signals.h"
+#include "common/base/system_random.h"
 #include "common/base/version.h"
 #include "common/http/http_server.h"
 #include "common/log/log.h"
@@ -20,33 +20,6 @@
 
 namespace epic {
 namespace {
-
-uint64_t RandomSeed() {
-  std::random_device device;
-  return (uint64_t{device()} << 32) | device();
-}
-
-// SIGINT and SIGTERM as something to wait for.
-class StopSignals {
- public:
-  StopSignals() {
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGINT);
-    sigaddset(&set_, SIGTERM);
-    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
-    std::signal(SIGPIPE, SIG_IGN);
-  }
-  void Wait() const {
-    int signal = 0;
-    while (sigwait(&set_, &signal) != 0) {
-    }
-    // From now on a second signal ends the process, as it would by default.
-    pthread_sigmask(SIG_UNBLOCK, &set_, nullptr);
-  }
-
- private:
-  sigset_t set_;
-};
 
 class LoadProgress final : public PackProgress {
  public:
@@ -217,7 +190,7 @@ std::string CpuInUse() { return DescribeCpu(); }
 absl::Status Serve(const Config& config, const ServeHooks& hooks) {
   const StopSignals signals;
   const Logger log(LogOptionsOf(config));
-  const uint64_t seed = RandomSeed();
+  const uint64_t seed = SystemRandom();
   const Clock* clock = SystemClock::Get();
   Metrics metrics;
   NodeOptions options;

@@ -12,12 +12,6 @@ namespace {
 
 constexpr int64_t kNsPerMs = 1'000'000;
 
-absl::Status UnknownValue(std::string_view field) {
-  return Error(ErrorCode::kInvalidRequest,
-               std::string(field) + " has a value that this version does not know; use one of epic.v1",
-               field);
-}
-
 v1::CompilePrefixType ToProto(CompilePrefixKind kind) {
   switch (kind) {
     case CompilePrefixKind::kNone:
@@ -49,18 +43,6 @@ absl::StatusOr<CompilePrefixKind> FromProto(v1::CompilePrefixType type) {
   }
 }
 
-v1::Pin ToProto(Pin pin) {
-  switch (pin) {
-    case Pin::kNone:
-      return v1::PIN_NONE;
-    case Pin::kSoft:
-      return v1::PIN_SOFT;
-    case Pin::kHard:
-      return v1::PIN_HARD;
-  }
-  return v1::PIN_UNSPECIFIED;
-}
-
 // nullopt: absent.
 absl::StatusOr<std::optional<Pin>> FromProto(v1::Pin pin) {
   switch (pin) {
@@ -75,18 +57,6 @@ absl::StatusOr<std::optional<Pin>> FromProto(v1::Pin pin) {
     default:
       return UnknownValue("pin");
   }
-}
-
-v1::Durability ToProto(Durability durability) {
-  switch (durability) {
-    case Durability::kOne:
-      return v1::DURABILITY_ONE;
-    case Durability::kReplicas:
-      return v1::DURABILITY_REPLICAS;
-    case Durability::kObject:
-      return v1::DURABILITY_OBJECT;
-  }
-  return v1::DURABILITY_UNSPECIFIED;
 }
 
 absl::StatusOr<Durability> FromProto(v1::Durability durability) {
@@ -188,18 +158,6 @@ absl::StatusOr<ObjectVariant> FromProto(const v1::ObjectVariant& proto) {
   variant.dtype = proto.dtype() == v1::KV_DTYPE_F32 ? KvDtype::kF32 : KvDtype::kBf16;
   variant.compute = proto.compute() == v1::KV_COMPUTE_F32 ? ComputeFormat::kF32 : ComputeFormat::kBf16;
   return variant;
-}
-
-v1::ContextState ToProto(ContextState state) {
-  switch (state) {
-    case ContextState::kCompiling:
-      return v1::CONTEXT_STATE_COMPILING;
-    case ContextState::kReady:
-      return v1::CONTEXT_STATE_READY;
-    case ContextState::kFailed:
-      return v1::CONTEXT_STATE_FAILED;
-  }
-  return v1::CONTEXT_STATE_UNSPECIFIED;
 }
 
 absl::StatusOr<ContextState> FromProto(v1::ContextState state) {

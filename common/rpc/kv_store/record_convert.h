@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/rpc/context_enums.h"
 #include "common/storage/kv_store.h"
 #include "epic/v1/kv_store.pb.h"
 
@@ -37,7 +38,6 @@ absl::StatusOr<ContextQuery> FromProto(const v1::StoreListContextsRequest& proto
 v1::StoreUpdateContextRequest ToProto(std::string_view tenant, const CacheId& id, const ContextPatch& patch);
 absl::StatusOr<ContextPatch> FromProto(const v1::StoreUpdateContextRequest& proto);
 
-v1::ContextState ToProto(ContextState state);
 absl::StatusOr<ContextState> FromProto(v1::ContextState state);
 
 // Usage() and Disk() of a store in one message; ages by a steady clock that shows `now_steady_ns`.

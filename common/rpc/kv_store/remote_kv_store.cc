@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <new>
-#include <random>
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/system_random.h"
 #include "common/rpc/kv_store/attachment.h"
 #include "common/rpc/kv_store/object_client.h"
 #include "common/rpc/kv_store/record_client.h"
@@ -63,11 +63,6 @@ bool MayTryAgain(const absl::Status& status) {
          code == ErrorCode::kLayerDamaged;
 }
 
-uint64_t RandomPeer() {
-  std::random_device device;
-  return (uint64_t{device()} << 32) | device();
-}
-
 // What the writers of a store share with it, and may outlive it by.
 struct Shared {
   Shared(const RemoteKvStoreOptions& from)
@@ -75,7 +70,7 @@ struct Shared {
         channel(std::make_shared<StoreChannel>(StoreChannelOptions{
             .address = from.address, .call_ms = from.call_ms, .reconnect_ms = from.reconnect_ms})),
         records(channel, from.clock),
-        objects(channel, RandomPeer()),
+        objects(channel, SystemRandom()),
         attachment(channel, &objects, from.heartbeat_ms) {}
 
   absl::StatusOr<AcquireResult> ReadOnce(std::string_view tenant, const ObjectKey& key,

@@ -22,6 +22,8 @@ struct StoreGauges {
   ScrubCounts scrubbed;
   Reservations::Counts reservations;
   LeaseTable::Counts leases;
+  EventLog::Counts events;
+  WarmUpCounts warmed_up;
   shm::Server::Numbers shm;
   uint32_t streams = 0;   // of layers
   uint64_t attached = 0;  // callers

@@ -46,7 +46,7 @@ class EventSender final : public grpc::ServerWriteReactor<v1::EventPage> {
     if (parts_->draining->load()) {
       return End(RetryLater(ErrorCode::kDraining, "the node stops: ask again when it is back", 1000));
     }
-    const EventPage page = parts_->node->Events(cursor_, kPage, /*wait_ms=*/0);
+    const EventPage page = parts_->node->Events(cursor_, kPage);
     if (!page.gap && page.events.empty() && !first_) return LookLater();
     first_ = false;
     cursor_ = page.next;

@@ -1,20 +1,16 @@
 #include "services/link_worker/core/link_service.h"
 
-#include <array>
 #include <string_view>
 #include <utility>
 
+#include "common/storage/names.h"
 #include "services/link_worker/core/link_call.h"
 
 namespace epic {
 
 namespace {
 
-// Labels of epic_object_lookups_total: found, then the causes of a miss in the order of MissCause.
-constexpr std::array<std::string_view, 9> kLookupResults = {"hit",      "never_stored",    "evicted",
-                                                            "deleted",  "layout_mismatch", "checksum",
-                                                            "io_error", "old_format",      "no_memory"};
-static_assert(kLookupResults.size() == 2 + static_cast<size_t>(MissCause::kNoMemory));
+constexpr size_t kMissCauses = 1 + static_cast<size_t>(MissCause::kNoMemory);
 
 }  // namespace
 
@@ -30,8 +26,11 @@ LinkService::Shared::Shared(const HeadLimits& limits, const ServedModel* model, 
       unsound(store, metrics) {
   if (metrics == nullptr) return;
   series.emplace(Series{metrics->GetHistogram(MetricId::kInterTokenLatencySeconds), {}, {}});
-  for (const std::string_view result : kLookupResults) {
-    series->lookups.push_back(metrics->GetCounter(MetricId::kObjectLookupsTotal, {result}));
+  // Found, then the causes of a miss in their order.
+  series->lookups.push_back(metrics->GetCounter(MetricId::kObjectLookupsTotal, {"hit"}));
+  for (size_t cause = 0; cause < kMissCauses; ++cause) {
+    const std::string_view name = NameOf(static_cast<MissCause>(cause));
+    series->lookups.push_back(metrics->GetCounter(MetricId::kObjectLookupsTotal, {name}));
   }
   for (const std::string_view family : kStrategyFamilies) {
     series->links.push_back(metrics->GetCounter(MetricId::kLinksTotal, {family}));

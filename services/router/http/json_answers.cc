@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/status/error.h"
+#include "common/storage/names.h"
 
 namespace epic {
 namespace {
@@ -22,56 +23,6 @@ std::string Dump(const Json& json) { return json.dump(-1, ' ', false, Json::erro
 
 Json SecondsOrNull(std::optional<int64_t> ms) { return ms.has_value() ? Json(*ms / 1000) : Json(nullptr); }
 Json TextOrNull(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
-
-std::string_view NameOf(ContextState state) {
-  switch (state) {
-    case ContextState::kCompiling:
-      return "compiling";
-    case ContextState::kReady:
-      return "ready";
-    case ContextState::kFailed:
-      return "failed";
-  }
-  return "failed";
-}
-
-std::string_view NameOf(Pin pin) {
-  switch (pin) {
-    case Pin::kNone:
-      return "none";
-    case Pin::kSoft:
-      return "soft";
-    case Pin::kHard:
-      return "hard";
-  }
-  return "none";
-}
-
-std::string_view NameOf(Durability durability) {
-  switch (durability) {
-    case Durability::kOne:
-      return "one";
-    case Durability::kReplicas:
-      return "replicas";
-    case Durability::kObject:
-      return "object";
-  }
-  return "replicas";
-}
-
-std::string_view NameOf(CompilePrefixKind kind) {
-  switch (kind) {
-    case CompilePrefixKind::kNone:
-      return "none";
-    case CompilePrefixKind::kBos:
-      return "bos";
-    case CompilePrefixKind::kBos4:
-      return "bos4";
-    case CompilePrefixKind::kSystem:
-      return "system";
-  }
-  return "none";
-}
 
 Json VariantJson(const ObjectVariant& variant) {
   return {{"compile_prefix", NameOf(variant.prefix)},

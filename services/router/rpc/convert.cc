@@ -2,18 +2,15 @@
 
 #include <string>
 
+#include "common/rpc/context_enums.h"
 #include "common/status/error.h"
 #include "common/status/status_macros.h"
+#include "common/storage/names.h"
 
 namespace epic {
 namespace {
 
 constexpr int64_t kMsPerSecond = 1000;
-
-absl::Status UnknownValue(std::string_view field) {
-  return Error(ErrorCode::kInvalidRequest,
-               std::string(field) + " has a value that this server does not know; use one of epic.v1", field);
-}
 
 absl::StatusOr<std::optional<std::string>> PinName(v1::Pin pin) {
   switch (pin) {
@@ -90,45 +87,8 @@ absl::StatusOr<std::optional<std::string>> OnMissingName(v1::Linking::OnMissing 
   }
 }
 
-v1::ContextState ToProto(ContextState state) {
-  switch (state) {
-    case ContextState::kCompiling:
-      return v1::CONTEXT_STATE_COMPILING;
-    case ContextState::kReady:
-      return v1::CONTEXT_STATE_READY;
-    case ContextState::kFailed:
-      return v1::CONTEXT_STATE_FAILED;
-  }
-  return v1::CONTEXT_STATE_UNSPECIFIED;
-}
-
-v1::Pin ToProto(Pin pin) {
-  switch (pin) {
-    case Pin::kNone:
-      return v1::PIN_NONE;
-    case Pin::kSoft:
-      return v1::PIN_SOFT;
-    case Pin::kHard:
-      return v1::PIN_HARD;
-  }
-  return v1::PIN_UNSPECIFIED;
-}
-
-v1::Durability ToProto(Durability durability) {
-  switch (durability) {
-    case Durability::kOne:
-      return v1::DURABILITY_ONE;
-    case Durability::kReplicas:
-      return v1::DURABILITY_REPLICAS;
-    case Durability::kObject:
-      return v1::DURABILITY_OBJECT;
-  }
-  return v1::DURABILITY_UNSPECIFIED;
-}
-
 std::string VariantName(const ObjectVariant& variant) {
-  static constexpr const char* kPrefixes[] = {"none", "bos", "bos4", "system"};
-  std::string name = kPrefixes[static_cast<size_t>(variant.prefix)];
+  std::string name(NameOf(variant.prefix));
   name += variant.dtype == KvDtype::kBf16 ? "/bf16" : "/f32";
   return name;
 }

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "services/kv_store/core/node/node_types.h"
 #include "services/kv_store/core/table_observer.h"
@@ -58,20 +57,16 @@ struct EventPage {
 
 class EventLog {
  public:
-  // `clock` outlives this. REQUIRES: capacity > 0.
-  EventLog(uint64_t incarnation, size_t capacity, const Clock* clock)
-      : incarnation_(incarnation), capacity_(capacity), clock_(clock) {}
+  // REQUIRES: capacity > 0.
+  EventLog(uint64_t incarnation, size_t capacity) : incarnation_(incarnation), capacity_(capacity) {}
 
   // Gives the event its sequence, from 1 on. Takes no other lock: callers may hold theirs.
   void Append(Event event) ABSL_LOCKS_EXCLUDED(mu_);
 
   // Behind the last event.
   EventCursor End() const ABSL_LOCKS_EXCLUDED(mu_);
-  // Up to `max` events from the cursor on, in order. Waits up to `wait_ms` for the first one; none then. A
-  // gap never waits.
-  EventPage Read(const EventCursor& from, size_t max, int64_t wait_ms = 0) ABSL_LOCKS_EXCLUDED(mu_);
-  // Whoever waits, now or later, does so no longer.
-  void Stop() ABSL_LOCKS_EXCLUDED(mu_);
+  // Up to `max` events from the cursor on, in order; none where there is nothing new.
+  EventPage Read(const EventCursor& from, size_t max) ABSL_LOCKS_EXCLUDED(mu_);
 
   struct Counts {
     uint64_t appended = 0;
@@ -84,14 +79,11 @@ class EventLog {
 
   const uint64_t incarnation_;
   const size_t capacity_;
-  const Clock* const clock_;
 
   mutable Mutex mu_;
-  CondVar appended_;
   std::deque<Event> ring_ ABSL_GUARDED_BY(mu_);
   uint64_t first_ ABSL_GUARDED_BY(mu_) = 1;  // sequence of the oldest event in the ring
   uint64_t gaps_ ABSL_GUARDED_BY(mu_) = 0;
-  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace epic::kv_store

@@ -22,7 +22,7 @@ class Follower {
   // Until there is no event left. Waits for none.
   void CatchUp(size_t page_size = 7) {
     while (true) {
-      const EventPage page = node_->Events(cursor_, page_size, 0);
+      const EventPage page = node_->Events(cursor_, page_size);
       if (page.gap) {
         ++gaps_;
         TakeInventory(page_size);
@@ -145,11 +145,11 @@ TEST_F(EventSourceTest, EachChangeOfAnObjectIsTold) {
   Follower follower(node_.get());
   follower.CatchUp();
   const ObjectKey key = Create(1);
-  const EventCursor before = node_->Events({}, 1, 0).next;
+  const EventCursor before = node_->Events({}, 1).next;
   PutWhole(key, 7);
   store_->DrainWrites();
   ASSERT_OK(store_->DropObject(kTenant, key));
-  const EventPage page = node_->Events(before, 100, 0);
+  const EventPage page = node_->Events(before, 100);
   ASSERT_EQ(page.events.size(), 4u);
   EXPECT_TRUE(page.events[0].in_memory && !page.events[0].on_disk);
   EXPECT_EQ(page.events[0].generation.incarnation, node_->incarnation());
@@ -163,7 +163,7 @@ TEST_F(EventSourceTest, EachChangeOfAnObjectIsTold) {
 
 TEST_F(EventSourceTest, WhatBecomesOfAContextIsTold) {
   const ObjectKey key = Create(1);
-  const EventCursor before = node_->Events({}, 1, 0).next;
+  const EventCursor before = node_->Events({}, 1).next;
   ASSERT_OK(store_->SetState(kTenant, key.id, ContextState::kReady, 5, ""));
   ASSERT_OK(store_->UpdateContext(kTenant, key.id, {.ttl_seconds = int64_t{10}}));
   clock_.AdvanceMs(10'000);
@@ -172,7 +172,7 @@ TEST_F(EventSourceTest, WhatBecomesOfAContextIsTold) {
   ASSERT_OK(store_->DeleteContext(kTenant, key.id));
   clock_.AdvanceMs(kTombstoneLifeMs + 1);
   store_->Housekeep();
-  const EventPage page = node_->Events(before, 100, 0);
+  const EventPage page = node_->Events(before, 100);
   ASSERT_EQ(page.events.size(), 6u);
   EXPECT_EQ(page.events[0].context.state, ContextState::kReady);
   EXPECT_TRUE(page.events[1].context.expires_at_ms.has_value());

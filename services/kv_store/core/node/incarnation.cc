@@ -1,7 +1,5 @@
 #include "services/kv_store/core/node/incarnation.h"
 
-#include <sys/random.h>
-
 #include <optional>
 #include <string>
 
@@ -20,13 +18,6 @@ constexpr size_t kRowBytes = 20;
 constexpr int kRandomBits = 40;
 
 }  // namespace
-
-uint64_t SystemRandom() {
-  uint64_t value = 0;
-  // Up to 256 bytes come whole once the system has gathered entropy, which it waits for.
-  EPIC_CHECK(getrandom(&value, sizeof value, 0) == static_cast<ssize_t>(sizeof value));
-  return value;
-}
 
 uint64_t MakeIncarnation(uint64_t boots, uint64_t random) {
   EPIC_CHECK(boots > 0);

@@ -19,8 +19,6 @@ class StoreCore;
 
 // Uniform 64 bits that nobody can foretell. Called by one thread at a time.
 using RandomSource = std::function<uint64_t()>;
-// From the operating system.
-uint64_t SystemRandom();
 
 // 24 bits of the number of the start, then 40 random ones. Never 0. REQUIRES: boots > 0.
 uint64_t MakeIncarnation(uint64_t boots, uint64_t random);

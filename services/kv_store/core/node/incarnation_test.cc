@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/crc32c.h"
 #include "common/base/random.h"
+#include "common/base/system_random.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
 #include "services/kv_store/core/memory_table_store.h"

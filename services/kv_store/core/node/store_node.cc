@@ -37,7 +37,7 @@ StoreNode::StoreNode(StoreCore* store, const StoreNodeOptions& options, uint64_t
       incarnation_(incarnation),
       reservations_(options.reservations, incarnation, options.clock, options.random),
       leases_(options.leases, options.clock),
-      log_(incarnation, options.event_ring, options.clock),
+      log_(incarnation, options.event_ring),
       source_(store, incarnation, &log_) {}
 
 // --- writing ---
@@ -91,52 +91,6 @@ std::vector<TokenState> StoreNode::Abort(std::span<const ReservationToken> token
   states.reserve(tokens.size());
   for (const ReservationToken& token : tokens) states.push_back(reservations_.Abort(token));
   return states;
-}
-
-absl::Status StoreNode::WriteLayers(const ReservationToken& token, const WholeObject& object) {
-  const KvLayout& layout = object.item.layout;
-  const uint64_t blocks = BlocksPerLayer(layout);
-  for (uint32_t layer = 0; layer < layout.layers; ++layer) {
-    EPIC_ASSIGN_OR_RETURN(LayerFill fill, BeginLayer(token, layer));
-    std::memcpy(fill.bytes().data(), object.layers[layer].data(), object.layers[layer].size());
-    EPIC_RETURN_IF_ERROR(
-        FinishLayer(std::move(fill), std::span(object.block_crcs).subspan(layer * blocks, blocks)));
-  }
-  return absl::OkStatus();
-}
-
-PutResult StoreNode::PutOne(PeerId peer, const WholeObject& object) {
-  PutResult result;
-  const KvLayout& layout = object.item.layout;
-  result.reserved.status = ForCaller(ValidateLayout(layout));
-  if (!result.reserved.status.ok()) return result;
-  const bool whole = object.layers.size() == layout.layers &&
-                     object.block_crcs.size() == BlockCount(layout) &&
-                     std::all_of(object.layers.begin(), object.layers.end(),
-                                 [&](ByteSpan slab) { return slab.size() == layout.LayerBytes(); });
-  if (!whole) {
-    result.reserved.status =
-        Error(ErrorCode::kInvalidRequest, "layers or checksums are not those of the layout; send all of them",
-              "layers");
-    return result;
-  }
-  result.reserved = ReserveOne(peer, object.item);
-  if (result.reserved.outcome != ReserveOutcome::kReserved) return result;
-  const ReservationToken token = result.reserved.token;
-  if (absl::Status status = WriteLayers(token, object); !status.ok()) {
-    result.committed = status;
-  } else {
-    result.committed = Commit(token, object.build);
-  }
-  if (!result.committed.ok()) reservations_.Abort(token);
-  return result;
-}
-
-std::vector<PutResult> StoreNode::Put(PeerId peer, std::span<const WholeObject> objects) {
-  std::vector<PutResult> results;
-  results.reserve(objects.size());
-  for (const WholeObject& object : objects) results.push_back(PutOne(peer, object));
-  return results;
 }
 
 // --- reading ---

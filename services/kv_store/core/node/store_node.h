@@ -30,6 +30,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "common/base/system_random.h"
 #include "services/kv_store/core/node/event_log.h"
 #include "services/kv_store/core/node/event_source.h"
 #include "services/kv_store/core/node/explanation.h"
@@ -50,18 +51,6 @@ struct StoreNodeOptions {
   size_t event_ring = 32'768;               // events kept for those who follow; some 10 MB
   const Clock* clock = SystemClock::Get();  // outlives the node
   RandomSource random = SystemRandom;
-};
-
-// A whole object in one call, for small ones.
-struct WholeObject {
-  ReserveItem item;
-  std::vector<ByteSpan> layers;
-  std::vector<uint32_t> block_crcs;  // of all layers, in order
-  Digest build;
-};
-struct PutResult {
-  ReserveResult reserved;  // its token is of no use any more
-  absl::StatusOr<Committed> committed = absl::UnknownError("not reserved");  // where the outcome is kReserved
 };
 
 class StoreNode {
@@ -95,8 +84,6 @@ class StoreNode {
     return reservations_.Commit(token, build);
   }
   std::vector<TokenState> Abort(std::span<const ReservationToken> tokens);
-  // Reserves, writes and commits; what fails leaves no reservation behind.
-  std::vector<PutResult> Put(PeerId peer, std::span<const WholeObject> objects);
 
   // --- reading
 
@@ -119,11 +106,9 @@ class StoreNode {
 
   // --- following the node (event_log.h, event_source.h)
 
-  // Up to `max` events from the cursor on; waits up to `wait_ms` for the first one, on the caller's thread. A
-  // gap wants an inventory, and so does a cursor of zeros.
-  EventPage Events(const EventCursor& from, size_t max, int64_t wait_ms) {
-    return log_.Read(from, max, wait_ms);
-  }
+  // Up to `max` events from the cursor on; none where there is nothing new. A gap wants an inventory, and so
+  // does a cursor of zeros.
+  EventPage Events(const EventCursor& from, size_t max) { return log_.Read(from, max); }
   // Up to `max` of what the node holds, contexts first. Begin with zeros, go on with `next` until `done`,
   // then with events from `tail`. REQUIRES: max > 0.
   InventoryPage Inventory(const InventoryPlace& from, size_t max) { return source_.Inventory(from, max); }
@@ -138,8 +123,6 @@ class StoreNode {
   void Goodbye(PeerId peer);
   // Frees what leases and reservations past their end hold. To be called about once a second.
   void Sweep();
-  // Whoever waits for events does so no longer.
-  void Stop() { log_.Stop(); }
 
   Reservations::Counts reservation_counts() const { return reservations_.counts(); }
   LeaseTable::Counts lease_counts() const { return leases_.counts(); }
@@ -148,12 +131,10 @@ class StoreNode {
   StoreNode(StoreCore* store, const StoreNodeOptions& options, uint64_t incarnation);
   ReserveResult ReserveOne(PeerId peer, const ReserveItem& item);
   absl::StatusOr<std::unique_ptr<ArenaWriter>> TakeMemory(const ReserveItem& item);
-  PutResult PutOne(PeerId peer, const WholeObject& object);
   Verdict VerdictOn(const Explanation& e, MissCause cause);
   // Whether something was past its end and has been freed just now.
   bool MayFreeMemory();
   LeaseResult FindOne(const AcquireItem& item);
-  absl::Status WriteLayers(const ReservationToken& token, const WholeObject& object);
   template <typename Ask>
   std::vector<LeaseState> AskLeases(std::span<const LeaseId> leases, Ask ask) const;
 

@@ -193,48 +193,50 @@ TEST_F(StoreNodeTest, ABadItemDoesNotFailItsNeighbours) {
   constexpr size_t kItems = 1000;
   OpenStore(kItems * SlabFootprint(layout_));
   OpenNode({.reservations = {.max_per_peer = kItems}, .leases = {}});
-  std::vector<WholeObject> objects;
-  std::vector<SentObject> sent;
-  sent.reserve(kItems);
+  std::vector<ReserveItem> items;
   for (uint64_t seed = 0; seed < kItems; ++seed) {
-    WholeObject& object = objects.emplace_back();
-    sent.emplace_back(layout_, seed);
-    object.item = {.tenant = kTenant, .key = Create(seed), .layout = layout_, .source = ""};
-    for (const std::string& slab : sent.back().slabs) object.layers.push_back(AsBytes(slab));
-    object.block_crcs = sent.back().all_crcs;
-    object.build = sent.back().build;
+    items.push_back({.tenant = kTenant, .key = Create(seed), .layout = layout_, .source = ""});
   }
-  objects[3].item.key.id = CacheId();                // no such context
-  objects[500].layers.pop_back();                    // not whole
-  objects[501].block_crcs[0] ^= 1;                   // damaged
-  objects[502].item.layout.layers = 0;               // no layout
-  objects[503].build = {};                           // another digest
-  objects[999].item.source = std::string(300, 'x');  // over a limit
-  const std::set<size_t> bad = {3, 500, 501, 502, 503, 999};
-  const std::vector<PutResult> results = node_->Put(1, objects);
-  ASSERT_EQ(results.size(), kItems);
+  items[3].key.id = CacheId();                // no such context
+  items[502].layout.layers = 0;               // no layout
+  items[999].source = std::string(300, 'x');  // over a limit
+  const std::set<size_t> not_reserved = {3, 502, 999};
+  const std::vector<ReserveResult> reserved = node_->Reserve(1, items);
+  ASSERT_EQ(reserved.size(), kItems);
   for (size_t item = 0; item < kItems; ++item) {
-    EXPECT_EQ(results[item].committed.ok(), !bad.contains(item))
-        << item << " " << results[item].committed.status();
+    const auto wanted = not_reserved.contains(item) ? ReserveOutcome::kFailed : ReserveOutcome::kReserved;
+    ASSERT_EQ(reserved[item].outcome, wanted) << item << " " << reserved[item].status;
+    if (wanted == ReserveOutcome::kFailed) continue;
+    if (item == 500) {
+      ASSERT_OK(Send(reserved[item].token, 0, item));  // not whole
+    } else {
+      ASSERT_OK(SendAll(reserved[item].token, item));
+    }
+    const absl::StatusOr<Committed> committed = Commit(reserved[item].token, item == 503 ? 7 : item);
+    EXPECT_EQ(committed.ok(), item != 500 && item != 503) << item << " " << committed.status();
+    if (committed.ok()) continue;
+    EXPECT_EQ(CodeOf(committed.status()), ErrorCode::kReservationConflict) << item;
   }
-  EXPECT_EQ(results[3].reserved.status.code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(CodeOf(results[500].reserved.status), ErrorCode::kInvalidRequest);
-  EXPECT_EQ(CodeOf(results[501].committed.status()), ErrorCode::kLayerDamaged);
-  EXPECT_EQ(CodeOf(results[502].reserved.status), ErrorCode::kInvalidRequest);
-  EXPECT_EQ(CodeOf(results[503].committed.status()), ErrorCode::kReservationConflict);
+  EXPECT_EQ(reserved[3].status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(CodeOf(reserved[502].status), ErrorCode::kInvalidRequest);
+  EXPECT_EQ(node_->reservation_counts().open, 2u);
+  const std::vector<ReservationToken> open = {reserved[500].token, {}, reserved[503].token};
+  EXPECT_EQ(node_->Abort(open),
+            (std::vector<TokenState>{TokenState::kAborted, TokenState::kUnknown, TokenState::kAborted}));
   EXPECT_EQ(node_->reservation_counts().open, 0u);
 
-  std::vector<AcquireItem> items;
-  for (const WholeObject& object : objects) {
-    items.push_back({.tenant = object.item.tenant, .key = object.item.key, .layout = object.item.layout});
+  std::vector<AcquireItem> wanted;
+  for (const ReserveItem& item : items) {
+    wanted.push_back({.tenant = item.tenant, .key = item.key, .layout = item.layout});
   }
-  const std::vector<LeaseResult> leases = node_->Acquire(1, items, 1000);
+  const std::vector<LeaseResult> leases = node_->Acquire(1, wanted, 1000);
   ASSERT_EQ(leases.size(), kItems);
   for (size_t item = 0; item < kItems; ++item) {
-    AcquireOutcome wanted = bad.contains(item) ? AcquireOutcome::kMiss : AcquireOutcome::kLeased;
-    if (item == 502) wanted = AcquireOutcome::kFailed;
-    ASSERT_EQ(leases[item].outcome, wanted) << item;
-    EXPECT_TRUE(wanted != AcquireOutcome::kLeased || Holds(*leases[item].object, item)) << item;
+    const bool bad = not_reserved.contains(item) || item == 500 || item == 503;
+    AcquireOutcome outcome = bad ? AcquireOutcome::kMiss : AcquireOutcome::kLeased;
+    if (item == 502) outcome = AcquireOutcome::kFailed;
+    ASSERT_EQ(leases[item].outcome, outcome) << item;
+    EXPECT_TRUE(bad || Holds(*leases[item].object, item)) << item;
   }
 }
 
