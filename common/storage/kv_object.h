@@ -8,9 +8,11 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "common/base/bytes.h"
 #include "common/base/digest.h"
 #include "common/storage/cache_id.h"
@@ -63,7 +65,9 @@ struct ObjectKey {
   auto operator<=>(const ObjectKey&) const = default;
 };
 
-// One verified object in host memory. Thread-safe: immutable.
+// One object in host memory. Whole and verified, or still on its way: read from a disk, pulled from a peer,
+// or being compiled. Then its layers come in order, each whole and verified before it counts, and an error
+// ends it for good. Thread-safe; a layer that is there never changes.
 class KvObject {
  public:
   virtual ~KvObject() = default;
@@ -71,8 +75,18 @@ class KvObject {
   // Hash of the object's block checksums: two compiles with the same bits have the same build.
   virtual const Digest& build() const = 0;
   // The slab of one layer, aligned to at least 64 bytes. Shape: [2][kv_heads][tokens][head_dim].
-  // REQUIRES: layer < layout().layers.
+  // REQUIRES: layer < layout().layers, and that layer is there.
   virtual ByteSpan Layer(uint32_t layer) const = 0;
+
+  // How many layers are there, from 0 on. Never goes down. Cheap.
+  virtual uint32_t ReadyLayers() const { return layout().layers; }
+  // Returns when layer `layer` is there, at once for whole objects. Blocks for as long as whoever brings it
+  // may take, who bounds that. REQUIRES: layer < layout().layers.
+  // Errors: what ended the object; it has no more layers then than it had, and should be let go of.
+  virtual absl::Status WaitLayer(uint32_t /*layer*/) const { return absl::OkStatus(); }
+  // Calls `ready` once, as soon as WaitLayer(layer) would not block: within this call or on the thread that
+  // brings the layers, where it must be cheap and must not block. For those who must not block either.
+  virtual void OnLayer(uint32_t /*layer*/, std::function<void()> ready) const { ready(); }
 };
 
 // True when no value is NaN or infinite. Shape: any number of values of `dtype`.
