@@ -46,6 +46,8 @@ enum class MetricId : uint8_t {
   kStoreReservations,
   kStoreDiskErrorsTotal,
   kStoreDiskFull,
+  kStoreDiskSlow,
+  kStoreDiskWaitSeconds,
   kStoreCallsTotal,   // {call, result}
   kStoreCallSeconds,  // {call}
   kStoreLeases,

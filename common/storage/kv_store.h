@@ -121,6 +121,8 @@ struct StoreDisk {
   uint64_t errors = 0;               // calls that the disk refused, or answered with damaged bytes
   int64_t last_error_steady_ns = 0;  // of the store's clock; 0: none
   bool full = false;                 // the last write that brought data found no room
+  bool slow = false;                 // it answers far later than it used to, or than a disk should
+  int64_t wait_ns = 0;               // longer than their bytes need: its calls lately, or up to now
 };
 
 class KvStore {

@@ -18,7 +18,9 @@ void ShowStore(const StoreUsage& usage, const StoreDisk& disk, Metrics* metrics)
       {MetricId::kStoreDiskBytes, usage.disk_bytes},
       {MetricId::kStoreReservations, usage.reservations},
       {MetricId::kStoreDiskFull, disk.full ? 1 : 0},
+      {MetricId::kStoreDiskSlow, disk.slow ? 1 : 0},
   };
+  metrics->GetGauge(MetricId::kStoreDiskWaitSeconds).Set(static_cast<double>(disk.wait_ns) / 1e9);
   for (const auto& [id, value] : now) metrics->GetGauge(id).Set(static_cast<double>(value));
   metrics->GetCounter(MetricId::kStoreDiskErrorsTotal).CatchUp(disk.errors);
 }

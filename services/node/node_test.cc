@@ -218,6 +218,22 @@ TEST_F(NodeTest, AFailingOrFullDiskIsDegradedAndStillAble) {
   EXPECT_THAT(node->MetricsText(), HasSubstr("epic_store_disk_errors_total 4\n"));
 }
 
+TEST_F(NodeTest, ASlowDiskIsDegradedAndStillAble) {
+  using ::testing::ElementsAre;
+  using ::testing::HasSubstr;
+  MakeNode({}, &clock_);
+  ASSERT_OK(node_->Start());
+  NodeApi* node = node_->apis().node;
+  store_->set_disk({.slow = true, .wait_ns = 2'500'000'000});
+  EXPECT_EQ(node->Health().status, "degraded");
+  EXPECT_TRUE(node->Health().able);
+  EXPECT_THAT(node->Health().causes, ElementsAre(HasSubstr("slow: calls wait for it 2500 ms")));
+  EXPECT_THAT(node->MetricsText(), HasSubstr("epic_store_disk_slow 1\n"));
+  EXPECT_THAT(node->MetricsText(), HasSubstr("epic_store_disk_wait_seconds 2.5\n"));
+  store_->set_disk({});
+  EXPECT_EQ(node->Health().status, "ok");
+}
+
 TEST_F(NodeTest, SettingsBoundRequestsAndCompiles) {
   MakeNode({"limits.default_max_tokens=1", "limits.tags=1", "limits.tag_bytes=3", "limits.name_bytes=4",
             "compile.max_running=1", "compile.max_queue=0", "engine.panel_tokens=1"});

@@ -347,6 +347,8 @@ v1::StoreUsageResponse ToProto(const StoreUsage& usage, const StoreDisk& disk, i
                                      kNsPerMs);
   }
   proto.set_disk_full(disk.full);
+  proto.set_disk_slow(disk.slow);
+  proto.set_disk_wait_ms(disk.wait_ns / kNsPerMs);
   return proto;
 }
 
@@ -374,6 +376,8 @@ StoreDisk DiskFromProto(const v1::StoreUsageResponse& proto, int64_t now_steady_
         std::max<int64_t>(1, now_steady_ns - proto.last_disk_error_age_ms() * kNsPerMs);
   }
   disk.full = proto.disk_full();
+  disk.slow = proto.disk_slow();
+  disk.wait_ns = proto.disk_wait_ms() * kNsPerMs;
   return disk;
 }
 

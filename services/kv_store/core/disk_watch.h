@@ -1,13 +1,22 @@
-// Counts what a disk refuses, for StoreDisk; told by the decorators around tables and slabs. Thread-safe;
-// never blocks.
+// Counts what a disk refuses and sees when it is slow, for StoreDisk; told by the decorators around tables
+// and slabs. Owned by the store. Thread-safe; locks are held for moments, never during a call of the disk.
+//
+// Slow. Of each call the time counts that it takes beyond what its bytes, and those on their way before it,
+// may take. A call is late when that is 20 times what calls of its kind usually take, at least 10 ms, or
+// 250 ms whatever is usual. Most calls late, of the last 8 or so: the disk is slow; few of them: it is not
+// any more. One call that is late by a second, ended or not, is enough.
 #ifndef EPIC_SERVICES_KV_STORE_CORE_DISK_WATCH_H_
 #define EPIC_SERVICES_KV_STORE_CORE_DISK_WATCH_H_
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "common/storage/kv_store.h"
 
 namespace epic::kv_store {
@@ -16,37 +25,71 @@ class DiskWatch {
  public:
   // Apart, because a small row may still fit where an object does not.
   enum class Space : uint8_t { kRows, kSlabs };
+  // Apart, because what is usual differs. kBuffered: of changes that nobody syncs; only whether they stand
+  // still says something.
+  enum class Kind : uint8_t { kRead, kSync, kBuffered };
+  static constexpr size_t kKinds = 3;
 
   // `clock` outlives the watch.
   explicit DiskWatch(const Clock* clock) : clock_(clock) {}
   DiskWatch(const DiskWatch&) = delete;
   DiskWatch& operator=(const DiskWatch&) = delete;
 
-  StoreDisk Seen() const {
-    StoreDisk seen;
-    seen.errors = errors_.load();
-    seen.last_error_steady_ns = last_error_ns_.load();
-    seen.full = full_for_rows_.load() || full_for_slabs_.load();
-    return seen;
-  }
-  void Note(const absl::Status& status) {
-    if (status.ok()) return;
-    last_error_ns_ = clock_->SteadyNs();  // before the count: who sees the count sees a time
-    ++errors_;
-  }
-  // Of a write: `proves_room`: a success says that there is room again.
-  void NoteWrite(const absl::Status& status, bool proves_room, Space space) {
-    Note(status);
-    std::atomic<bool>& full = space == Space::kRows ? full_for_rows_ : full_for_slabs_;
-    if (status.code() == absl::StatusCode::kResourceExhausted) {
-      full = true;
-    } else if (status.ok() && proves_room) {
-      full = false;
+  // A call of the disk that is on its way as long as this lives.
+  class Call {
+   public:
+    Call(DiskWatch* watch, Kind kind, uint64_t bytes)
+        : watch_(watch), kind_(kind), bytes_(bytes), begin_ns_(watch->clock_->SteadyNs()) {
+      due_ns_ = begin_ns_ + watch->Allowed(kind, bytes);
+      slot_ = watch->Begin(kind, due_ns_);
     }
-  }
+    ~Call() { watch_->End(*this); }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    friend class DiskWatch;
+    DiskWatch* const watch_;
+    const Kind kind_;
+    const uint64_t bytes_;
+    const int64_t begin_ns_;
+    int64_t due_ns_ = 0;  // what it takes after this counts
+    std::atomic<int64_t>* slot_ = nullptr;
+  };
+
+  StoreDisk Seen() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Whether calls of this kind are slow now.
+  bool IsSlow(Kind kind) const ABSL_LOCKS_EXCLUDED(mu_);
+
+  void Note(const absl::Status& status);
+  // Of a write: `proves_room`: a success says that there is room again.
+  void NoteWrite(const absl::Status& status, bool proves_room, Space space);
 
  private:
+  struct Speed {
+    uint64_t quick_calls = 0;  // of which `usual_ns` is the average, over the last of them
+    double usual_ns = 0;
+    double late_share = 0;  // of the last calls
+    double wait_ns = 0;     // on average, over the last calls
+    int64_t last_end_ns = 0;
+    bool slow = false;
+  };
+  static constexpr size_t kSlots = 64;  // calls at a time, of one kind, that are watched while they go on
+
+  // How long a call may take that begins now.
+  int64_t Allowed(Kind kind, uint64_t bytes);
+  // nullptr: more calls at a time than are watched.
+  std::atomic<int64_t>* Begin(Kind kind, int64_t due_ns);
+  void End(const Call& call) ABSL_LOCKS_EXCLUDED(mu_);
+  // How late the call on its way is that is latest; negative or 0: none is.
+  int64_t Overdue(Kind kind, int64_t now_ns) const;
+
   const Clock* const clock_;
+  std::array<std::array<std::atomic<int64_t>, kSlots>, kKinds> due_ns_{};  // of calls on their way; 0: free
+  std::array<std::atomic<uint64_t>, kKinds> bytes_on_their_way_{};
+  mutable Mutex mu_;
+  std::array<Speed, kKinds> speeds_ ABSL_GUARDED_BY(mu_);
+
   std::atomic<uint64_t> errors_{0};
   std::atomic<int64_t> last_error_ns_{0};
   std::atomic<bool> full_for_rows_{false};

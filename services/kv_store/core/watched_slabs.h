@@ -1,5 +1,5 @@
-// A SlabStore that tells a DiskWatch what its disk refuses: wraps another and passes every call on. What a
-// reader's check refuses counts as damaged; slabs that are gone do not count.
+// A SlabStore that tells a DiskWatch what its disk refuses and how long it takes: wraps another and passes
+// every call on. What a reader's check refuses counts as damaged; slabs that are gone do not count.
 // Thread-safe.
 #ifndef EPIC_SERVICES_KV_STORE_CORE_WATCHED_SLABS_H_
 #define EPIC_SERVICES_KV_STORE_CORE_WATCHED_SLABS_H_
@@ -24,6 +24,7 @@ class WatchedSlabs final : public SlabStore {
   }
   absl::StatusOr<SlabExtents> Write(uint64_t number, const SlabShape& shape,
                                     std::span<const ByteSpan> slabs) override {
+    const DiskWatch::Call call(watch_, DiskWatch::Kind::kSync, shape.ImageBytes());
     auto extents = inner_->Write(number, shape, slabs);
     watch_->NoteWrite(extents.status(), /*proves_room=*/true, DiskWatch::Space::kSlabs);
     return extents;
@@ -31,6 +32,7 @@ class WatchedSlabs final : public SlabStore {
   bool Holds(uint64_t number) override { return inner_->Holds(number); }
   absl::Status Read(uint64_t number, const SlabShape& shape, LayerRange layers, MutableByteSpan out,
                     const LayerReady& ready) override {
+    const DiskWatch::Call call(watch_, DiskWatch::Kind::kRead, shape.ReadBytes(layers));
     absl::Status status = inner_->Read(number, shape, layers, out, ready);
     if (!absl::IsNotFound(status)) watch_->Note(status);
     return status;

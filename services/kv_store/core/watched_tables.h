@@ -1,8 +1,10 @@
-// A TableStore that tells a DiskWatch what its disk refuses: wraps another and passes every call on.
-// Thread-safe.
+// A TableStore that tells a DiskWatch what its disk refuses and how long it takes: wraps another and passes
+// every call on. Thread-safe.
 #ifndef EPIC_SERVICES_KV_STORE_CORE_WATCHED_TABLES_H_
 #define EPIC_SERVICES_KV_STORE_CORE_WATCHED_TABLES_H_
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 
 #include "services/kv_store/core/disk_watch.h"
@@ -33,6 +35,7 @@ class WatchedTables final : public TableStore {
  private:
   const std::unique_ptr<TableStore> inner_;
   DiskWatch* const watch_;
+  std::atomic<uint64_t> unflushed_bytes_{0};
 };
 
 }  // namespace epic::kv_store
