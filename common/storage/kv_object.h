@@ -67,7 +67,9 @@ struct ObjectKey {
 
 // One object in host memory. Whole and verified, or still on its way: read from a disk, pulled from a peer,
 // or being compiled. Then its layers come in order, each whole and verified before it counts, and an error
-// ends it for good. Thread-safe; a layer that is there never changes.
+// ends it for good. The last one counts only once whoever lends the bytes has confirmed that they were lent
+// until then: what is computed from all layers may be shown. Thread-safe; a layer that is there never
+// changes.
 class KvObject {
  public:
   virtual ~KvObject() = default;
