@@ -1,10 +1,11 @@
 // The store's bench: how fast it is, what it takes and what it writes, beside what the machine could do in
 // the same run. Checks first, then times.
 //
-//   epic_kv_store_bench [--only SECTION[,SECTION...]] [--dir DIR] [--quick] [--json]
+//   epic_kv_store_bench [--only SECTION[,SECTION...]] [--dir DIR] [--object-kib N] [--quick] [--json]
 //
 // Sections are listed below and told in testing/bench/sections.h; without --only all run. DIR lies on the
-// disk to be measured (default: a temporary folder). Exits non-zero when something was not right; a number
+// disk to be measured (default: a temporary folder); section disk reads objects of N KiB only where that is
+// given. Exits non-zero when something was not right; a number
 // below its bar is reported, not failed.
 #include <cstdio>
 #include <cstdlib>
@@ -32,11 +33,13 @@ struct Flags {
   std::string dir;
   bool quick = false;
   bool json = false;
+  uint64_t object_kib = 0;
 };
 
 [[noreturn]] void Usage(const char* program) {
   std::fprintf(stderr,
-               "usage: %s [--only SECTION[,SECTION...]] [--dir DIR] [--quick] [--json]\nsections:", program);
+               "usage: %s [--only SECTION[,SECTION...]] [--dir DIR] [--object-kib N] [--quick] [--json]\nsections:",
+               program);
   for (const Section& section : kSections) std::fprintf(stderr, " %s", section.name);
   std::fprintf(stderr, "\n");
   std::exit(2);
@@ -64,6 +67,8 @@ Flags ParseFlags(int argc, char** argv) {
       }
     } else if (flag == "--dir" && i + 1 < argc) {
       flags.dir = argv[++i];
+    } else if (flag == "--object-kib" && i + 1 < argc) {
+      flags.object_kib = std::strtoull(argv[++i], nullptr, 10);
     } else if (flag == "--quick") {
       flags.quick = true;
     } else if (flag == "--json") {
@@ -78,7 +83,8 @@ Flags ParseFlags(int argc, char** argv) {
 int Run(const Flags& flags) {
   const testing::TempDir temporary;
   BenchOptions options{.dir = (flags.dir.empty() ? temporary.path() : flags.dir) + "/epic_kv_store_bench",
-                       .quick = flags.quick};
+                       .quick = flags.quick,
+                       .object_kib = flags.object_kib};
   BenchReport report(flags.json);
   for (const Section& section : kSections) {
     if (!flags.only.empty() && !flags.only.contains(section.name)) continue;

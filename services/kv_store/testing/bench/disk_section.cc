@@ -202,6 +202,7 @@ void BenchSize(const BenchOptions& options, uint64_t size, BenchReport* report) 
 }  // namespace
 
 void BenchDisk(const BenchOptions& options, BenchReport* report) {
+  if (options.object_kib > 0) return BenchSize(options, options.object_kib << 10, report);
   for (const uint64_t kib : {64, 1024, 8192, 65'536}) BenchSize(options, kib << 10, report);
 }
 

@@ -3,6 +3,7 @@
 #ifndef EPIC_SERVICES_KV_STORE_TESTING_BENCH_SECTIONS_H_
 #define EPIC_SERVICES_KV_STORE_TESTING_BENCH_SECTIONS_H_
 
+#include <cstdint>
 #include <string>
 
 #include "services/kv_store/testing/bench/report.h"
@@ -12,6 +13,7 @@ namespace epic::kv_store {
 struct BenchOptions {
   std::string dir;  // an empty folder of the bench's own, on the disk to be measured
   bool quick = false;
+  uint64_t object_kib = 0;  // of section disk; 0: all of its sizes
 };
 
 // Bytes of memory that a record and its object's entry take. Run it first: it looks at the whole process.
