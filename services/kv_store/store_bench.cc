@@ -37,9 +37,10 @@ struct Flags {
 };
 
 [[noreturn]] void Usage(const char* program) {
-  std::fprintf(stderr,
-               "usage: %s [--only SECTION[,SECTION...]] [--dir DIR] [--object-kib N] [--quick] [--json]\nsections:",
-               program);
+  std::fprintf(
+      stderr,
+      "usage: %s [--only SECTION[,SECTION...]] [--dir DIR] [--object-kib N] [--quick] [--json]\nsections:",
+      program);
   for (const Section& section : kSections) std::fprintf(stderr, " %s", section.name);
   std::fprintf(stderr, "\n");
   std::exit(2);

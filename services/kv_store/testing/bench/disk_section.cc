@@ -3,13 +3,17 @@
 // the same number of threads. And how many bytes the process has written to the disk for each byte of an
 // object.
 //
-// What happens to be in memory already is passed over, and the page cache is emptied before every pass.
+// What happens to be in memory already is passed over, and the page cache is emptied before every pass. A
+// disk may change its speed from one second to the next: a pass is read in a few parts, and those that are
+// compared take turns part by part, each as often the first as the others.
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <fstream>
 #include <memory>
+#include <numeric>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,6 +30,8 @@ namespace {
 constexpr double kDefaultBar = 0.85;  // of pread, at 8 MiB
 constexpr uint64_t kBarBytes = uint64_t{8} << 20;
 constexpr uint64_t kCreators = 16;
+constexpr uint64_t kReadersMost = 2;
+constexpr uint64_t kParts = 4;  // of a pass
 
 // Bytes that this process has caused to be written to storage, also where a file was deleted before the page
 // cache got round to it: a log that is synced for others in time is written.
@@ -39,24 +45,36 @@ double BytesWritten() {
   return value;
 }
 
-// Calls work(number) for each number below `count`, in random order, on so many threads.
-template <typename Work>
-void OnThreads(uint64_t threads, uint64_t count, uint64_t seed, const Work& work) {
-  std::vector<uint64_t> order(count);
-  for (uint64_t i = 0; i < count; ++i) order[i] = i;
+void Shuffle(std::vector<uint64_t>* numbers, uint64_t seed) {
   Rng rng(seed);
-  for (uint64_t left = count; left > 1; --left) std::swap(order[left - 1], order[rng.Below(left)]);
+  for (uint64_t left = numbers->size(); left > 1; --left) {
+    std::swap((*numbers)[left - 1], (*numbers)[rng.Below(left)]);
+  }
+}
+
+// Calls work(number, thread) for each number, in order, on so many threads.
+template <typename Work>
+void OnThreads(uint64_t threads, std::span<const uint64_t> numbers, const Work& work) {
   std::atomic<uint64_t> next{0};
   std::vector<std::thread> workers;
   for (uint64_t thread = 0; thread < threads; ++thread) {
-    workers.emplace_back([&] {
-      for (uint64_t i = next++; i < count; i = next++) work(order[i]);
+    workers.emplace_back([&, thread] {
+      for (uint64_t i = next++; i < numbers.size(); i = next++) work(numbers[i], thread);
     });
   }
   for (std::thread& worker : workers) worker.join();
 }
 
-class RawFile {
+// Something that objects are read from.
+class Readable {
+ public:
+  virtual ~Readable() = default;
+  // Which objects a pass reads, from a cold disk.
+  virtual std::vector<uint64_t> BeginPass() = 0;
+  virtual void Read(uint64_t number, uint64_t thread) = 0;
+};
+
+class RawFile final : public Readable {
  public:
   RawFile(const std::string& dir, uint64_t object_bytes, uint64_t objects)
       : object_bytes_(object_bytes), objects_(objects) {
@@ -73,33 +91,30 @@ class RawFile {
                         static_cast<off_t>(number * object_bytes)) == static_cast<ssize_t>(object_bytes));
     }
     EPIC_CHECK(fdatasync(fd_) == 0);
+    for (uint64_t thread = 0; thread < kReadersMost; ++thread) buffers_.emplace_back(object_bytes);
   }
-  ~RawFile() { close(fd_); }
+  ~RawFile() override { close(fd_); }
   RawFile(const RawFile&) = delete;
   RawFile& operator=(const RawFile&) = delete;
 
-  // GB/s of one pass.
-  double Pass(uint64_t threads, uint64_t seed) const {
-    const double seconds = Seconds([&] {
-      OnThreads(threads, objects_, seed, [&](uint64_t number) {
-        static thread_local std::unique_ptr<AlignedBuffer> buffer;
-        if (buffer == nullptr || buffer->bytes().size() < object_bytes_) {
-          buffer = std::make_unique<AlignedBuffer>(object_bytes_);
-        }
-        EPIC_CHECK(pread(fd_, buffer->bytes().data(), object_bytes_,
-                         static_cast<off_t>(number * object_bytes_)) == static_cast<ssize_t>(object_bytes_));
-      });
-    });
-    return static_cast<double>(objects_ * object_bytes_) / seconds * 1e-9;
+  std::vector<uint64_t> BeginPass() override {
+    std::vector<uint64_t> all(objects_);
+    std::iota(all.begin(), all.end(), uint64_t{0});
+    return all;
+  }
+  void Read(uint64_t number, uint64_t thread) override {
+    EPIC_CHECK(pread(fd_, buffers_[thread].bytes().data(), object_bytes_,
+                     static_cast<off_t>(number * object_bytes_)) == static_cast<ssize_t>(object_bytes_));
   }
 
  private:
   const uint64_t object_bytes_;
   const uint64_t objects_;
   int fd_ = -1;
+  std::vector<AlignedBuffer> buffers_;  // by thread
 };
 
-class DiskTier {
+class DiskTier final : public Readable {
  public:
   DiskTier(const std::string& dir, uint64_t object_bytes, uint64_t objects, bool extents)
       : layout_(LayoutOfBytes(object_bytes)),
@@ -109,7 +124,9 @@ class DiskTier {
                 .disk_bytes_max = uint64_t{8} << 30,
                 .extents = extents}) {
     for (uint64_t number = 0; number < objects; ++number) keys_.push_back(KeyOfObject(number, layout_));
-    OnThreads(kCreators, objects, 1, [&](uint64_t number) {
+    std::vector<uint64_t> all(objects);
+    std::iota(all.begin(), all.end(), uint64_t{0});
+    OnThreads(kCreators, all, [&](uint64_t number, uint64_t /*thread*/) {
       EPIC_CHECK(store_.get()->CreateContext(ContextOf(number, layout_.tokens)).ok());
     });
     const double before = BytesWritten();
@@ -137,23 +154,19 @@ class DiskTier {
     return true;
   }
 
-  // GB/s of one pass over what is on disk only.
-  double Pass(uint64_t threads, uint64_t seed) {
+  // What is on disk only.
+  std::vector<uint64_t> BeginPass() override {
     EmptyPageCache(store_.dir());
     std::vector<uint64_t> cold;
     for (uint64_t number = 0; number < objects_; ++number) {
       if (store_.get()->GenerationInMemory(kBenchTenant, keys_[number]) == 0) cold.push_back(number);
     }
-    std::atomic<uint64_t> loaded{0};
-    const double seconds = Seconds([&] {
-      OnThreads(threads, cold.size(), seed, [&](uint64_t i) {
-        const auto acquired = store_.get()->Acquire(kBenchTenant, keys_[cold[i]], layout_);
-        EPIC_CHECK(acquired.ok() && acquired->object != nullptr);
-        EPIC_CHECK(IsObject(*acquired->object, cold[i], layout_.LayerBytes()));
-        ++loaded;
-      });
-    });
-    return static_cast<double>(loaded * layout_.TotalBytes()) / seconds * 1e-9;
+    return cold;
+  }
+  void Read(uint64_t number, uint64_t /*thread*/) override {
+    const auto acquired = store_.get()->Acquire(kBenchTenant, keys_[number], layout_);
+    EPIC_CHECK(acquired.ok() && acquired->object != nullptr);
+    EPIC_CHECK(IsObject(*acquired->object, number, layout_.LayerBytes()));
   }
 
  private:
@@ -165,11 +178,38 @@ class DiskTier {
   double write_gb_per_s_ = 0;
 };
 
+// GB/s of each, in the order given: one pass over every one, part by part by turns.
+std::vector<double> PassOverAll(std::span<Readable* const> all, uint64_t threads, uint64_t object_bytes,
+                                uint64_t seed) {
+  std::vector<std::vector<uint64_t>> numbers;
+  for (Readable* const each : all) {
+    numbers.push_back(each->BeginPass());
+    Shuffle(&numbers.back(), seed);
+  }
+  std::vector<double> seconds(all.size(), 0);
+  for (uint64_t part = 0; part < kParts; ++part) {
+    for (size_t turn = 0; turn < all.size(); ++turn) {
+      const size_t which = (seed + part + turn) % all.size();
+      const uint64_t count = numbers[which].size();
+      const auto some =
+          std::span<const uint64_t>(numbers[which])
+              .subspan(count * part / kParts, count * (part + 1) / kParts - count * part / kParts);
+      const auto read = [&](uint64_t number, uint64_t thread) { all[which]->Read(number, thread); };
+      seconds[which] += Seconds([&] { OnThreads(threads, some, read); });
+    }
+  }
+  std::vector<double> rates;
+  for (size_t i = 0; i < all.size(); ++i) {
+    rates.push_back(static_cast<double>(numbers[i].size() * object_bytes) / seconds[i] * 1e-9);
+  }
+  return rates;
+}
+
 void BenchSize(const BenchOptions& options, uint64_t size, BenchReport* report) {
   const uint64_t set_bytes =
       std::max(uint64_t{options.quick ? 32u : 256u} << 20, (options.quick ? 4 : 8) * size);
   const uint64_t objects = std::min(set_bytes / size, uint64_t{options.quick ? 128u : 1024u});
-  const RawFile raw(options.dir, size, objects);
+  RawFile raw(options.dir, size, objects);
   DiskTier extents(options.dir + "/extents", size, objects, true);
   DiskTier blobs(options.dir + "/blobs", size, objects, false);
   const std::string name = "disk, " + NameOfBytes(size) + ": ";
@@ -179,17 +219,20 @@ void BenchSize(const BenchOptions& options, uint64_t size, BenchReport* report) 
   report->Add(name + "blob files, put until written", blobs.write_gb_per_s(), "GB/s");
   report->Add(name + "extents, bytes written for each byte", extents.written_per_byte(), "");
   report->Add(name + "blob files, bytes written for each byte", blobs.written_per_byte(), "");
-  for (const uint64_t threads : {1, 2}) {
-    std::vector<double> raw_rates, extent_rates, blob_rates;
-    for (uint64_t round = 1; round <= (options.quick ? 1 : 5); ++round) {
-      raw_rates.push_back(raw.Pass(threads, round));
-      extent_rates.push_back(extents.Pass(threads, round));
-      blob_rates.push_back(blobs.Pass(threads, round));
+  Readable* const all[] = {&raw, &extents, &blobs};
+  for (uint64_t threads = 1; threads <= kReadersMost; ++threads) {
+    std::vector<double> raw_rates, extent_rates, blob_rates, shares;
+    for (uint64_t round = 1; round <= (options.quick ? 1 : 6); ++round) {
+      const std::vector<double> rates = PassOverAll(all, threads, size, round);
+      raw_rates.push_back(rates[0]);
+      extent_rates.push_back(rates[1]);
+      blob_rates.push_back(rates[2]);
+      shares.push_back(rates[1] / rates[0]);
     }
     const std::string at = name + std::to_string(threads) + (threads == 1 ? " reader, " : " readers, ");
     report->Add(at + "O_DIRECT pread", Median(raw_rates), "GB/s");
     report->Add(at + "cold get, extents", Median(extent_rates), "GB/s");
-    const double share = Median(extent_rates) / Median(raw_rates);
+    const double share = Median(shares);  // each of one round
     if (size == kBarBytes) {
       report->AtLeast(at + "cold get, extents / pread", share, "", kDefaultBar);
     } else {
