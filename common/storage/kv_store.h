@@ -166,6 +166,14 @@ class KvStore {
   // Looks in memory, then on disk. Errors are for broken calls only; everything about the data is a miss.
   virtual absl::StatusOr<AcquireResult> Acquire(std::string_view tenant, const ObjectKey& key,
                                                 const KvLayout& layout) = 0;
+  // The same, but an object that is on disk may be given while it is read: KvObject::WaitLayer says when a
+  // layer is there. Readers of an object share one load; one that lets go early disturbs nobody, and the load
+  // goes on. After an error of WaitLayer another call misses with the cause. A store that cannot do this
+  // gives whole objects.
+  virtual absl::StatusOr<AcquireResult> AcquireStreaming(std::string_view tenant, const ObjectKey& key,
+                                                         const KvLayout& layout) {
+    return Acquire(tenant, key, layout);
+  }
   // Drops copies of one object. OK when there are none.
   virtual absl::Status DropObject(std::string_view tenant, const ObjectKey& key) = 0;
 

@@ -1,11 +1,12 @@
 // A verified KV object in the arena of the host tier. Immutable, thread-safe; whoever holds its shared_ptr,
 // or its region (arena.h), holds a lease. A layer is in memory what it is on disk (slab_store.h: its stride,
-// in whole pages); layers lie in one extent or a few. Not here: how the bytes get there (store_objects.cc,
-// object_io.h).
+// in whole pages); layers lie in one extent or a few. An object that is still read from disk has those layers
+// that its LoadProgress says. Not here: how the bytes get there (store_objects.cc, object_io.h).
 #ifndef EPIC_SERVICES_KV_STORE_CORE_HOST_OBJECT_H_
 #define EPIC_SERVICES_KV_STORE_CORE_HOST_OBJECT_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "common/storage/kv_object.h"
 #include "common/storage/object_codec.h"
 #include "services/kv_store/core/arena.h"
+#include "services/kv_store/core/load_progress.h"
 #include "services/kv_store/core/slab_store.h"
 
 namespace epic::kv_store {
@@ -64,18 +66,36 @@ inline std::vector<SlabRun> SlabRunsIn(ArenaRegion* region, const KvLayout& layo
 class HostObject final : public KvObject {
  public:
   // REQUIRES: AllocateSlabs made the region for head.layout, and it holds the slabs that `head` describes.
-  HostObject(ObjectHead head, std::unique_ptr<ArenaRegion> region)
-      : head_(std::move(head)), region_(std::move(region)) {}
+  // With `progress` it will hold them, layer by layer.
+  HostObject(ObjectHead head, std::unique_ptr<ArenaRegion> region,
+             std::shared_ptr<const LoadProgress> progress = nullptr)
+      : head_(std::move(head)), region_(std::move(region)), progress_(std::move(progress)) {}
 
   const KvLayout& layout() const override { return head_.layout; }
   const Digest& build() const override { return head_.build; }
-  ByteSpan Layer(uint32_t layer) const override { return SlabIn(region_.get(), head_.layout, layer); }
+  ByteSpan Layer(uint32_t layer) const override {
+    EPIC_CHECK(layer < ReadyLayers());
+    return SlabIn(region_.get(), head_.layout, layer);
+  }
+  uint32_t ReadyLayers() const override {
+    return progress_ == nullptr ? head_.layout.layers : progress_->ready();
+  }
+  absl::Status WaitLayer(uint32_t layer) const override {
+    return progress_ == nullptr ? absl::OkStatus() : progress_->Wait(layer);
+  }
+  void OnLayer(uint32_t layer, std::function<void()> ready) const override {
+    progress_ == nullptr ? ready() : progress_->When(layer, std::move(ready));
+  }
+  // Whether its load ended before all layers were there.
+  bool IsLost() const { return progress_ != nullptr && progress_->HasFailed(); }
+
   const ObjectHead& head() const { return head_; }
   const ArenaRegion& region() const { return *region_; }
 
  private:
   const ObjectHead head_;
   const std::unique_ptr<ArenaRegion> region_;
+  const std::shared_ptr<const LoadProgress> progress_;  // nullptr: it was whole from the start
 };
 
 }  // namespace epic::kv_store

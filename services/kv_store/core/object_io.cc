@@ -35,19 +35,42 @@ std::vector<ByteSpan> SlabsOf(const HostObject& object) {
   return slabs;
 }
 
+absl::StatusOr<OpenedObject> OpenObject(TableStore* tables, const TenantObjectKey& key,
+                                        const Digest& model_identity, const DiskCopy& copy,
+                                        std::unique_ptr<ArenaRegion> region) {
+  EPIC_ASSIGN_OR_RETURN(ObjectHead head, ReadHead(tables, key, model_identity, copy));
+  OpenedObject opened;
+  opened.progress = std::make_shared<LoadProgress>();
+  opened.runs = SlabRunsIn(region.get(), head.layout);
+  opened.object = std::make_shared<const HostObject>(std::move(head), std::move(region), opened.progress);
+  return opened;
+}
+
+absl::Status FillObject(SlabStore* slabs, const DiskCopy& copy, const OpenedObject& opened,
+                        const std::function<bool()>& go_on) {
+  const ObjectHead& head = opened.object->head();
+  const auto verify = [&](uint32_t layer, ByteSpan slab) -> absl::Status {
+    if (!SlabMatches(head, layer, slab)) {
+      return absl::DataLossError(ToAbsl("wrong checksum in layer " + std::to_string(layer)));
+    }
+    opened.progress->SetReady(layer);
+    const bool is_last = layer + 1 == head.layout.layers;
+    return is_last || go_on() ? absl::OkStatus() : absl::CancelledError("told to stop");
+  };
+  const SlabShape shape = SlabShapeOf(head.layout);
+  for (const SlabRun& run : opened.runs) {
+    EPIC_RETURN_IF_ERROR(slabs->Read(copy.number, shape, run.layers, run.bytes, verify));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ObjectPtr> ReadObject(TableStore* tables, SlabStore* slabs, const TenantObjectKey& key,
                                      const Digest& model_identity, const DiskCopy& copy,
                                      std::unique_ptr<ArenaRegion> region) {
-  EPIC_ASSIGN_OR_RETURN(ObjectHead head, ReadHead(tables, key, model_identity, copy));
-  const auto verify = [&head](uint32_t layer, ByteSpan slab) {
-    if (SlabMatches(head, layer, slab)) return absl::OkStatus();
-    return absl::DataLossError(ToAbsl("wrong checksum in layer " + std::to_string(layer)));
-  };
-  const SlabShape shape = SlabShapeOf(head.layout);
-  for (const SlabRun& run : SlabRunsIn(region.get(), head.layout)) {
-    EPIC_RETURN_IF_ERROR(slabs->Read(copy.number, shape, run.layers, run.bytes, verify));
-  }
-  return std::make_shared<const HostObject>(std::move(head), std::move(region));
+  EPIC_ASSIGN_OR_RETURN(const OpenedObject opened,
+                        OpenObject(tables, key, model_identity, copy, std::move(region)));
+  EPIC_RETURN_IF_ERROR(FillObject(slabs, copy, opened, [] { return true; }));
+  return opened.object;
 }
 
 absl::Status VerifyObject(TableStore* tables, SlabStore* slabs, const TenantObjectKey& key,

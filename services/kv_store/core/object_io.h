@@ -19,11 +19,29 @@ namespace epic::kv_store {
 // The slabs of an object, by layer.
 std::vector<ByteSpan> SlabsOf(const HostObject& object);
 
-// Reads object entry and slabs of the copy into `region`. Checks everything: row format, number, key, layout,
-// token ids against the Cache ID (of `model_identity`), block checksums of each layer while later ones are
-// read, sizes.
+// An object whose layers are still to come.
+struct OpenedObject {
+  ObjectPtr object;
+  std::shared_ptr<LoadProgress> progress;  // of the object
+  std::vector<SlabRun> runs;               // its memory
+};
+
+// Reads the object entry of the copy; its slabs will lie in `region`. Checks row format, number, key, layout,
+// and token ids against the Cache ID (of `model_identity`).
 // Errors: DataLoss or InvalidArgument (damaged), Unimplemented (another format), NotFound (it is gone), or
-// those of the TableStore and the SlabStore.
+// those of the TableStore.
+absl::StatusOr<OpenedObject> OpenObject(TableStore* tables, const TenantObjectKey& key,
+                                        const Digest& model_identity, const DiskCopy& copy,
+                                        std::unique_ptr<ArenaRegion> region);
+
+// Reads the slabs of an opened object, and verifies the block checksums of each layer while later ones are
+// read: from then on that layer is ready. `go_on` is asked after each layer; where it returns false the
+// status is Cancelled. After an error the caller owes progress->Fail. Errors: DataLoss (damaged), NotFound
+// (it is gone), or those of the SlabStore.
+absl::Status FillObject(SlabStore* slabs, const DiskCopy& copy, const OpenedObject& opened,
+                        const std::function<bool()>& go_on);
+
+// Both of these. Errors: theirs.
 absl::StatusOr<ObjectPtr> ReadObject(TableStore* tables, SlabStore* slabs, const TenantObjectKey& key,
                                      const Digest& model_identity, const DiskCopy& copy,
                                      std::unique_ptr<ArenaRegion> region);

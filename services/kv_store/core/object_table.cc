@@ -200,7 +200,14 @@ void ObjectTable::ClearDisk(Entry* entry, Leaving leaving) {
   layouts_.Release(std::exchange(entry->disk_layout, kNone));
 }
 
+void ObjectTable::EndLoading(uint32_t index) {
+  entries_[index].loading = false;
+  shared_loads_.erase(index);
+  loaded_.SignalAll();
+}
+
 void ObjectTable::Erase(uint32_t index, MissCause cause) {
+  EndLoading(index);
   Entry& entry = entries_[index];
   ClearDisk(&entry, Leaving::kOtherwise);
   Tell(index);
@@ -217,7 +224,6 @@ void ObjectTable::Erase(uint32_t index, MissCause cause) {
   tenants_.Release(entry.context.tenant);
   variants_.Release(entry.variant);
   entries_.Erase(index);
-  loaded_.SignalAll();
 }
 
 void ObjectTable::Remember(uint64_t fingerprint, MissCause cause) {
@@ -250,7 +256,7 @@ ObjectTable::Found ObjectTable::Answer(uint32_t index, uint64_t fingerprint, con
 }
 
 ObjectTable::Found ObjectTable::Find(const ContextRef& context, const ObjectVariant& variant,
-                                     const KvLayout& layout) {
+                                     const KvLayout& layout, Want want) {
   const uint64_t fingerprint = FingerprintOf(context.id, variant);
   if (uses_commute_) {
     const SharedLock lock(&mu_);
@@ -262,12 +268,19 @@ ObjectTable::Found ObjectTable::Find(const ContextRef& context, const ObjectVari
   }
   const ChangeLock lock(this);
   uint32_t index = FindEntry(context, variant);
+  ObjectPtr shared;
   while (index != kNone && entries_[index].memory == nullptr && entries_[index].loading) {
+    const auto load = want == Want::kStreaming ? shared_loads_.find(index) : shared_loads_.end();
+    if (load != shared_loads_.end()) {
+      shared = load->second;
+      break;
+    }
     loaded_.Wait(&mu_);
     index = FindEntry(context, variant);
   }
   Use(UseOf(index, fingerprint));
   Found found = Answer(index, fingerprint, layout);
+  if (found.cause != MissCause::kLayoutMismatch && shared != nullptr) found.object = std::move(shared);
   if (index == kNone || found.object != nullptr || found.cause == MissCause::kLayoutMismatch) return found;
   found.disk = CopyOf(entries_[index]);
   entries_[index].loading = true;
@@ -290,14 +303,23 @@ std::optional<DiskCopy> ObjectTable::BeginLoad(const TenantObjectKey& key) {
   return CopyOf(entry);
 }
 
+void ObjectTable::ShareLoad(const TenantObjectKey& key, uint64_t number, const ObjectPtr& object) {
+  const ChangeLock lock(this);
+  const uint32_t index = FindEntry(key);
+  if (index == kNone) return;
+  const Entry& entry = entries_[index];
+  if (!entry.loading || !entry.on_disk() || entry.disk_number != number) return;
+  shared_loads_[index] = object;
+  loaded_.SignalAll();
+}
+
 ObjectPtr ObjectTable::FinishLoad(const TenantObjectKey& key, uint64_t number, const ObjectPtr& object) {
   const ChangeLock lock(this);
-  loaded_.SignalAll();
   const uint32_t index = FindEntry(key);
   if (index == kNone) return nullptr;
   Entry& entry = entries_[index];
   if (entry.memory == nullptr && entry.on_disk() && entry.disk_number == number) {
-    entry.loading = false;
+    EndLoading(index);
     if (object != nullptr) {
       SetMemory(index, object);
       Tell(index);
@@ -323,8 +345,7 @@ ObjectTable::Published ObjectTable::Publish(const TenantObjectKey& key, ObjectPt
     memory_.SetPin(entry.memory_slot, pin);
     entry.ticket = next_ticket_++;
     entry.disk_is_memory = false;
-    entry.loading = false;
-    loaded_.SignalAll();
+    EndLoading(index);
     Tell(index);
   }
   const bool on_disk = entry.on_disk() && entry.disk_is_memory;
@@ -385,8 +406,7 @@ void ObjectTable::DropDisk(const TenantObjectKey& key, MissCause cause) {
   if (index == kNone) return;
   Entry& entry = entries_[index];
   ClearDisk(&entry, cause == MissCause::kEvicted ? Leaving::kEvicted : Leaving::kOtherwise);
-  entry.loading = false;
-  loaded_.SignalAll();
+  EndLoading(index);
   if (entry.memory == nullptr) {
     Erase(index, cause);
   } else {

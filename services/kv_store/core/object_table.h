@@ -92,8 +92,13 @@ class ObjectTable {
     std::optional<DiskCopy> disk;  // set: the caller reads this copy and owes FinishLoad
     MissCause cause = MissCause::kNeverStored;
   };
-  // Counts a use. Waits while another thread loads the same object.
-  Found Find(const ContextRef& context, const ObjectVariant& variant, const KvLayout& layout)
+  enum class Want { kWhole, kStreaming };
+  // Counts a use. Waits while another thread loads the same object; with kStreaming until that has shared it.
+  Found Find(const ContextRef& context, const ObjectVariant& variant, const KvLayout& layout,
+             Want want = Want::kWhole) ABSL_LOCKS_EXCLUDED(mu_);
+  // Readers that want it streaming get `object`, whose layers may be still to come, while it is loaded from
+  // copy `number`: until FinishLoad, and until then the caller holds it.
+  void ShareLoad(const TenantObjectKey& key, uint64_t number, const ObjectPtr& object)
       ABSL_LOCKS_EXCLUDED(mu_);
   // The copy of an object that is on disk alone and that nobody loads: the caller reads it and owes
   // FinishLoad. Counts no use.
@@ -260,6 +265,8 @@ class ObjectTable {
   ObjectTiers TiersOf(uint32_t index) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   // Tells the observer where the object is now.
   void Tell(uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Nobody loads it any more.
+  void EndLoading(uint32_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // REQUIRES: the entry has no copy in memory any more.
   void Erase(uint32_t index, MissCause cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool MayLeaveMemory(const EvictionEntry& place) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
@@ -280,6 +287,9 @@ class ObjectTable {
   SharedCondVar loaded_;
   TableObserver* observer_ ABSL_GUARDED_BY(mu_) = nullptr;
   Entries entries_ ABSL_GUARDED_BY(mu_);
+  // Objects that are loaded just now and shared, by entry: in no order of eviction, and no copies in memory
+  // until they are whole.
+  absl::flat_hash_map<uint32_t, ObjectPtr> shared_loads_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_set<uint32_t, ContextHash, ContextEqual, HugeAllocator<uint32_t>> contexts_
       ABSL_GUARDED_BY(mu_);
   InternPool<std::string> tenants_ ABSL_GUARDED_BY(mu_);

@@ -2,8 +2,9 @@
 //
 // RecordTable and ObjectTable hold the state and the rules; this class moves the bytes and keeps the order:
 // rows first, then memory, then the answer. Changes of one context are serialised by a KeyLock, so that many
-// contexts share one sync of the disk. Threads: any, and one of its own (WriteBehind), on which objects are
-// written and housekeeping runs. Objects may outlive the store; writers may not.
+// contexts share one sync of the disk. Threads: any; one of its own (WriteBehind), on which objects are
+// written and housekeeping runs; and a few that read objects for those who take them layer by layer. Objects
+// may outlive the store; writers may not.
 //
 // Order on disk. Record, token ids and the end of a tombstone are one synced batch; a removal (record, token
 // ids, object entries, slabs, tombstone) is another. Slabs are written and synced under a number of their
@@ -29,6 +30,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "common/base/executor.h"
 #include "common/base/mutex.h"
 #include "common/storage/kv_store.h"
 #include "services/kv_store/core/arena.h"
@@ -66,6 +68,7 @@ struct StoreOptions {
   Watermarks watermarks;                      // of memory
   std::map<std::string, TenantQuota> quotas;  // by tenant; others may take what there is
   const Clock* clock = SystemClock::Get();    // outlives the store
+  uint32_t load_threads = 2;                  // that read objects for AcquireStreaming
   WriteBehind::Options writer;
   Scrubber::Options scrubber;  // off by default
   WarmUpOptions warm_up;       // off by default
@@ -101,6 +104,10 @@ class StoreCore final : public KvStore {
                                                               const KvLayout& layout);
   absl::StatusOr<AcquireResult> Acquire(std::string_view tenant, const ObjectKey& key,
                                         const KvLayout& layout) override;
+  // What is on disk is read on a thread of the store's own, unless it is small or too much waits for those
+  // threads already: then it is whole. A load always goes on to its end, or to Stop().
+  absl::StatusOr<AcquireResult> AcquireStreaming(std::string_view tenant, const ObjectKey& key,
+                                                 const KvLayout& layout) override;
   absl::Status DropObject(std::string_view tenant, const ObjectKey& key) override;
   // Where a live context has such an object. Counts no use and gives no lease.
   ObjectTiers Where(std::string_view tenant, const ObjectKey& key) const;
@@ -167,6 +174,8 @@ class StoreCore final : public KvStore {
 
   // Waits until every object committed before has been tried on disk.
   void DrainWrites() { writer_->Drain(); }
+  // Waits until no load that AcquireStreaming began is under way.
+  void DrainLoads() ABSL_LOCKS_EXCLUDED(loads_mu_);
   // Expires what is due, forgets old tombstones, writes down uses, reclaims space of deletions every 6 hours.
   // Runs by itself on the writer's thread.
   void Housekeep();
@@ -203,7 +212,14 @@ class StoreCore final : public KvStore {
   void ReclaimIfDue();
 
   std::unique_ptr<ArenaRegion> AllocateRegion(const KvLayout& layout);
-  AcquireResult LoadFromDisk(const TenantObjectKey& key, const Digest& model_identity, const DiskCopy& copy);
+  absl::StatusOr<AcquireResult> Get(std::string_view tenant, const ObjectKey& key, const KvLayout& layout,
+                                    ObjectTable::Want want);
+  AcquireResult LoadFromDisk(const TenantObjectKey& key, const Digest& model_identity, const DiskCopy& copy,
+                             ObjectTable::Want want);
+  using Fill = std::function<AcquireResult(const std::function<bool()>& go_on)>;
+  bool LoadInBackground(Fill fill) ABSL_LOCKS_EXCLUDED(loads_mu_);
+  AcquireResult EndLoad(const TenantObjectKey& key, uint64_t number, const ObjectPtr& object,
+                        const absl::Status& status);
   void Quarantine(const TenantObjectKey& key, uint64_t number, MissCause cause);
   std::vector<TenantObjectKey> HottestOnDisk();
   bool WarmUpObject(const TenantObjectKey& key, const ScrubPace& pace);
@@ -266,9 +282,15 @@ class StoreCore final : public KvStore {
   std::atomic<uint64_t> warm_up_pauses_{0};
   std::atomic<uint64_t> warm_up_errors_{0};
 
-  std::unique_ptr<Scrubber> warmer_;     // the same
-  std::unique_ptr<Scrubber> scrubber_;   // its thread uses all of the above, and so does the writer's
-  std::unique_ptr<WriteBehind> writer_;  // last: its thread uses all of the above
+  Mutex loads_mu_;
+  CondVar load_ended_;
+  uint64_t background_loads_ ABSL_GUARDED_BY(loads_mu_) = 0;
+  std::atomic<bool> stopping_{false};
+  // The threads of each of these use all of the above.
+  std::unique_ptr<ThreadExecutor> loader_;
+  std::unique_ptr<Scrubber> warmer_;
+  std::unique_ptr<Scrubber> scrubber_;
+  std::unique_ptr<WriteBehind> writer_;
 };
 
 // A store that lives in memory and dies with it: for tests and for trying things out.

@@ -190,6 +190,16 @@ absl::Status StoreCore::CommitObject(const TenantObjectKey& key, const ObjectPtr
 
 absl::StatusOr<AcquireResult> StoreCore::Acquire(std::string_view tenant, const ObjectKey& key,
                                                  const KvLayout& layout) {
+  return Get(tenant, key, layout, ObjectTable::Want::kWhole);
+}
+
+absl::StatusOr<AcquireResult> StoreCore::AcquireStreaming(std::string_view tenant, const ObjectKey& key,
+                                                          const KvLayout& layout) {
+  return Get(tenant, key, layout, ObjectTable::Want::kStreaming);
+}
+
+absl::StatusOr<AcquireResult> StoreCore::Get(std::string_view tenant, const ObjectKey& key,
+                                             const KvLayout& layout, ObjectTable::Want want) {
   EPIC_RETURN_IF_ERROR(CheckObjectKey(key, layout));
   const ContextRef context{tenant, Pack(key.id)};
   const RecordTable::Sight record = records_.Look(context);
@@ -197,9 +207,9 @@ absl::StatusOr<AcquireResult> StoreCore::Acquire(std::string_view tenant, const 
     const bool never = record.life == RecordTable::Life::kNever;
     return AcquireResult{.object = nullptr, .cause = never ? MissCause::kNeverStored : MissCause::kDeleted};
   }
-  ObjectTable::Found found = objects_.Find(context, key.variant, layout);
+  ObjectTable::Found found = objects_.Find(context, key.variant, layout, want);
   if (!found.disk.has_value()) return AcquireResult{.object = std::move(found.object), .cause = found.cause};
-  return LoadFromDisk({{std::string(tenant), key.id}, key.variant}, record.model_identity, *found.disk);
+  return LoadFromDisk({{std::string(tenant), key.id}, key.variant}, record.model_identity, *found.disk, want);
 }
 
 uint64_t StoreCore::GenerationInMemory(std::string_view tenant, const ObjectKey& key) {
@@ -208,21 +218,64 @@ uint64_t StoreCore::GenerationInMemory(std::string_view tenant, const ObjectKey&
 }
 
 AcquireResult StoreCore::LoadFromDisk(const TenantObjectKey& key, const Digest& model_identity,
-                                      const DiskCopy& copy) {
+                                      const DiskCopy& copy, ObjectTable::Want want) {
   ++disk_loads_;
   auto region = AllocateRegion(copy.layout);
   if (region == nullptr) {
     return {.object = objects_.FinishLoad(key, copy.number, nullptr), .cause = MissCause::kNoMemory};
   }
-  auto object = ReadObject(tables_.get(), HomeOf(copy.number), key, model_identity, copy, std::move(region));
-  if (object.ok()) {
-    ObjectPtr loaded = objects_.FinishLoad(key, copy.number, *object);
+  const auto opened = OpenObject(tables_.get(), key, model_identity, copy, std::move(region));
+  if (!opened.ok()) return EndLoad(key, copy.number, nullptr, opened.status());
+  const Fill fill = [this, key, copy, opened = *opened](const std::function<bool()>& go_on) {
+    const absl::Status status = FillObject(HomeOf(copy.number), copy, opened, go_on);
+    AcquireResult result = EndLoad(key, copy.number, opened.object, status);
+    // Last: whoever hears of it and asks again is told the cause.
+    if (!status.ok()) opened.progress->Fail(status);
+    return result;
+  };
+  objects_.ShareLoad(key, copy.number, opened->object);
+  if (want == ObjectTable::Want::kStreaming && !IsSmall(copy.layout) && LoadInBackground(fill)) {
+    return {.object = opened->object, .cause = MissCause::kEvicted};
+  }
+  return fill([] { return true; });
+}
+
+// False: too many wait already, or the store stops.
+bool StoreCore::LoadInBackground(Fill fill) {
+  auto load = [this, fill = std::move(fill)]() mutable {
+    fill([this] { return !stopping_.load(); });
+    fill = nullptr;  // lets go of the object before anybody is told
+    MutexLock lock(&loads_mu_);
+    --background_loads_;
+    load_ended_.SignalAll();
+  };
+  {
+    MutexLock lock(&loads_mu_);
+    ++background_loads_;
+  }
+  if (loader_->TrySubmit(std::move(load))) return true;
+  MutexLock lock(&loads_mu_);
+  --background_loads_;
+  load_ended_.SignalAll();
+  return false;
+}
+
+void StoreCore::DrainLoads() {
+  MutexLock lock(&loads_mu_);
+  while (background_loads_ > 0) load_ended_.Wait(&loads_mu_);
+}
+
+// What readers get that want it whole.
+AcquireResult StoreCore::EndLoad(const TenantObjectKey& key, uint64_t number, const ObjectPtr& object,
+                                 const absl::Status& status) {
+  if (status.ok()) {
+    ObjectPtr loaded = objects_.FinishLoad(key, number, object);
     objects_.EvictOverQuota();
     return {.object = std::move(loaded), .cause = MissCause::kEvicted};
   }
-  const MissCause cause = CauseOf(object.status());
-  Quarantine(key, copy.number, cause);
-  return {.object = objects_.FinishLoad(key, copy.number, nullptr), .cause = cause};
+  const MissCause cause = CauseOf(status);
+  if (!absl::IsCancelled(status)) Quarantine(key, number, cause);
+  return {.object = objects_.FinishLoad(key, number, nullptr), .cause = cause};
 }
 
 void StoreCore::Quarantine(const TenantObjectKey& key, uint64_t number, MissCause cause) {

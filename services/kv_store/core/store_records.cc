@@ -15,6 +15,7 @@ namespace {
 
 constexpr size_t kExpiryBatch = 64;
 constexpr size_t kTombstoneBatch = 256;
+constexpr size_t kQueuedLoadsMax = 64;
 constexpr uint64_t kMaxTokens = uint64_t{1} << 24;
 constexpr int64_t kReclaimPeriodNs = int64_t{6} * 3600 * 1'000'000'000;
 
@@ -50,6 +51,7 @@ absl::StatusOr<std::unique_ptr<StoreCore>> StoreCore::Open(std::unique_ptr<Table
     store->slabs_ = std::make_unique<WatchedSlabs>(std::move(slabs), &store->watch_);
   }
   EPIC_RETURN_IF_ERROR(store->Load());
+  store->loader_ = std::make_unique<ThreadExecutor>(options.load_threads, kQueuedLoadsMax);
   store->writer_ = std::make_unique<WriteBehind>(
       options.writer, [core](const WriteBehind::Item& item) { return core->WriteObject(item); },
       [core] { core->Housekeep(); });
@@ -372,6 +374,8 @@ void StoreCore::Housekeep() {
 void StoreCore::Stop() {
   if (warmer_ != nullptr) warmer_->Stop();
   if (scrubber_ != nullptr) scrubber_->Stop();
+  stopping_ = true;
+  if (loader_ != nullptr) loader_->Stop();
   if (writer_ == nullptr) return;
   writer_->Stop();
   PersistUses();
