@@ -94,6 +94,8 @@ class Loader {
   }
 
   void CheckTogether();
+  void CheckTls();
+  void CheckReach(const std::string& door, const HostPort& address);
 
   absl::StatusOr<Config> Finish() {
     for (const auto& [name, what] : unresolved_) Problem("default", name + " " + what);
@@ -174,6 +176,7 @@ void Loader::Node(const std::string& prefix, const YAML::Node& node, const std::
 
 // What no single setting shows.
 void Loader::CheckTogether() {
+  CheckTls();
   const std::vector<std::pair<std::string, HostPort>> doors = {
       {"listen.http", config_.listen.http},
       {"listen.grpc", config_.listen.grpc},
@@ -181,16 +184,41 @@ void Loader::CheckTogether() {
       {"listen.admin_grpc", config_.listen.admin_grpc}};
   for (size_t i = 0; i < doors.size(); ++i) {
     const auto& [name, address] = doors[i];
-    if (!address.IsLoopback() && !config_.insecure) {
-      Problem(sources_[name], name + " is " + address.ToString() +
-                                  ", which others may reach; listen on 127.0.0.1, or say insecure: true");
-    }
+    CheckReach(name, address);
     for (size_t j = 0; j < i; ++j) {
       if (address.port != 0 && doors[j].second == address) {
         Problem(sources_[name], name + " and " + doors[j].first + " are both " + address.ToString());
       }
     }
   }
+}
+
+void Loader::CheckTls() {
+  const TlsSettings& tls = config_.tls;
+  if (tls.cert_file.empty() != tls.key_file.empty()) {
+    const std::string given = tls.cert_file.empty() ? "tls.key_file" : "tls.cert_file";
+    Problem(sources_[given], "tls.cert_file and tls.key_file go together: set both or none");
+  }
+  if (!tls.cert_file.empty() && tls.ca_file.empty() && tls.client_certs == "required") {
+    Problem(sources_["tls.cert_file"],
+            "name in tls.ca_file who vouches for clients, or say tls.client_certs: none");
+  }
+  if (tls.cert_file.empty() && !tls.ca_file.empty()) {
+    Problem(sources_["tls.ca_file"], "tls.ca_file is of no use without tls.cert_file and tls.key_file");
+  }
+}
+
+// Who may be reached from elsewhere must know whom it talks to.
+void Loader::CheckReach(const std::string& door, const HostPort& address) {
+  const bool is_grpc = door == "listen.grpc" || door == "listen.admin_grpc";
+  const bool knows_clients =
+      is_grpc && !config_.tls.cert_file.empty() && config_.tls.client_certs == "required";
+  if (address.IsLoopback() || knows_clients || config_.insecure) return;
+  Problem(sources_[door],
+          door + " is " + address.ToString() + ", which others may reach; listen on 127.0.0.1" +
+              (is_grpc ? ", set tls.cert_file, tls.key_file and tls.ca_file with tls.client_certs: required"
+                       : "") +
+              ", or say insecure: true");
 }
 
 }  // namespace

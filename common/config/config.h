@@ -45,6 +45,16 @@ struct ListenSettings {
   HostPort admin_grpc;
 };
 
+// Of gRPC: its doors, and the calls to other parts. Files are PEM; the key is in a file of its own.
+struct TlsSettings {
+  std::string cert_file;  // empty: gRPC is plain
+  std::string key_file;
+  std::string ca_file;       // who vouches for peers
+  std::string peer_name;     // that the certificates of peers bear; empty: see settings.cc
+  std::string client_certs;  // required | none
+  int64_t reload_ms = 0;     // between two looks at the files
+};
+
 struct EngineSettings {
   int64_t threads = 0;         // 0: every core
   std::string compute;         // auto | f32 | bf16
@@ -128,7 +138,8 @@ struct SettingOrigin {
 struct Config {
   ModelSettings model;
   ListenSettings listen;
-  bool insecure = false;  // allows listening elsewhere than on loopback
+  bool insecure = false;  // allows listening elsewhere than on loopback to whom anybody may be
+  TlsSettings tls;
   EngineSettings engine;
   CompileSettings compile;
   StoreSettings store;

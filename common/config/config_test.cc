@@ -218,6 +218,37 @@ TEST(ConfigTest, DoorsElsewhereThanOnLoopbackNeedTheInsecureSetting) {
   }
 }
 
+TEST(ConfigTest, DoorsThatKnowTheirClientsByCertificatesMayBeReachedFromElsewhere) {
+  const std::vector<std::string> tls = {"tls.cert_file=/c", "tls.key_file=/k", "tls.ca_file=/a"};
+  const auto with = [&tls](std::initializer_list<std::string> more) {
+    std::vector<std::string> sets = tls;
+    sets.insert(sets.end(), more);
+    return LoadConfig(Sets(sets));
+  };
+  EXPECT_OK(with({"listen.grpc=0.0.0.0:1"}));
+  EXPECT_OK(with({"listen.admin_grpc=0.0.0.0:1"}));
+  EXPECT_THAT(with({"listen.http=0.0.0.0:1"}), StatusIs(absl::StatusCode::kInvalidArgument))
+      << "HTTP is plain";
+  EXPECT_THAT(with({"listen.admin=0.0.0.0:1"}), StatusIs(absl::StatusCode::kInvalidArgument));
+  EXPECT_THAT(with({"listen.grpc=0.0.0.0:1", "tls.client_certs=none"}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("tls.client_certs: required")));
+  EXPECT_OK(with({"listen.grpc=0.0.0.0:1", "tls.client_certs=none", "insecure=true"}));
+  EXPECT_THAT(LoadConfig(Sets({"listen.grpc=0.0.0.0:1"})),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("set tls.cert_file")));
+}
+
+TEST(ConfigTest, SettingsOfTlsThatSayHalfAreRefused) {
+  for (const std::vector<std::string>& sets :
+       std::vector<std::vector<std::string>>{{"tls.cert_file=/c", "tls.ca_file=/a"},
+                                             {"tls.key_file=/k"},
+                                             {"tls.ca_file=/a"},
+                                             {"tls.cert_file=/c", "tls.key_file=/k"},
+                                             {"tls.client_certs=maybe"}}) {
+    EXPECT_THAT(LoadConfig(Sets(sets)), StatusIs(absl::StatusCode::kInvalidArgument)) << sets.front();
+  }
+  EXPECT_OK(LoadConfig(Sets({"tls.cert_file=/c", "tls.key_file=/k", "tls.client_certs=none"})));
+}
+
 TEST(ConfigTest, TwoDoorsCannotShareAnAddressButMayBothTakeAFreePort) {
   EXPECT_THAT(
       LoadConfig(Sets({"listen.grpc=127.0.0.1:8080"})),

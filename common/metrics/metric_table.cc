@@ -207,6 +207,14 @@ std::vector<MetricDescriptor> MakeTable() {
        "Open HTTP connections",
        {{"door", {"public", "admin"}}}},
       {Id::kHttpStreams, "epic_http_streams", kGauge, "streams", "Answers being streamed over HTTP"},
+      {Id::kTlsCertificateExpirySeconds, "epic_tls_certificate_expiry_seconds", kGauge, "seconds",
+       "When the certificate in use expires, in seconds since 1970; 0: gRPC is plain"},
+      {Id::kTlsReloadsTotal,
+       "epic_tls_reloads_total",
+       kCounter,
+       "changes",
+       "Changes of certificate files: taken, or refused for what the log says",
+       {{"result", {"taken", "refused"}}}},
   };
 }
 

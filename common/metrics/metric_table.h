@@ -67,6 +67,8 @@ enum class MetricId : uint8_t {
   kNotFiniteTotal,
   kHttpConnections,  // {door}
   kHttpStreams,
+  kTlsCertificateExpirySeconds,
+  kTlsReloadsTotal,  // {result}
 };
 
 struct LabelDescriptor {

@@ -27,7 +27,7 @@ absl::Status GrpcListener::Listen(const std::string& address, const ListenOption
   InitPluginsOnce();
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(address, ServerCredentialsOf(options.credentials.get()), &port);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   if (options.keepalive_ms > 0) {
@@ -39,6 +39,7 @@ absl::Status GrpcListener::Listen(const std::string& address, const ListenOption
     builder.SetResourceQuota(grpc::ResourceQuota("door").Resize(options.buffer_bytes_max));
   }
   for (grpc::Service* service : services) builder.RegisterService(service);
+  credentials_ = options.credentials;
   server_ = builder.BuildAndStart();
   if (server_ == nullptr || port == 0) {
     return absl::UnavailableError("cannot listen on " + address +
@@ -54,6 +55,7 @@ void GrpcListener::Stop(int64_t drain_ms) {
   server_->Shutdown(std::chrono::system_clock::now() + std::chrono::milliseconds(drain_ms));
   server_->Wait();
   server_.reset();
+  credentials_.reset();
 }
 
 }  // namespace epic

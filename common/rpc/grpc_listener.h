@@ -12,11 +12,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/rpc/credentials.h"
 
 namespace epic {
 
 struct ListenOptions {
-  size_t max_message_bytes = size_t{4} << 20;  // of a request
+  std::shared_ptr<const Credentials> credentials;  // null: plain
+  size_t max_message_bytes = size_t{4} << 20;      // of a request
   // A connection whose client does not answer a ping for so long is closed; 0: by the system's own rules.
   int64_t keepalive_ms = 0;
   uint64_t buffer_bytes_max = 0;  // that gRPC holds for all connections; 0: no bound
@@ -35,6 +37,7 @@ class GrpcListener {
   void Stop(int64_t drain_ms);
 
  private:
+  std::shared_ptr<const Credentials> credentials_;  // looks at its files as long as the server runs
   std::unique_ptr<grpc::Server> server_;
   uint16_t port_ = 0;
 };

@@ -67,8 +67,10 @@ bool MayTryAgain(const absl::Status& status) {
 struct Shared {
   Shared(const RemoteKvStoreOptions& from)
       : options(from),
-        channel(std::make_shared<StoreChannel>(StoreChannelOptions{
-            .address = from.address, .call_ms = from.call_ms, .reconnect_ms = from.reconnect_ms})),
+        channel(std::make_shared<StoreChannel>(StoreChannelOptions{.address = from.address,
+                                                                   .credentials = from.credentials,
+                                                                   .call_ms = from.call_ms,
+                                                                   .reconnect_ms = from.reconnect_ms})),
         records(channel, from.clock),
         objects(channel, SystemRandom()),
         attachment(channel, &objects, from.heartbeat_ms) {}

@@ -25,10 +25,13 @@
 
 namespace epic {
 
+class Credentials;  // common/rpc/credentials.h
+
 struct RemoteKvStoreOptions {
-  std::string address;                      // HOST:PORT, or unix:PATH
-  std::string source = "epic";              // who writes, for those who wait; at most 256 bytes
-  int64_t call_ms = 10'000;                 // deadline of a call that moves no layers
+  std::string address;                             // HOST:PORT, or unix:PATH
+  std::shared_ptr<const Credentials> credentials;  // null: plain
+  std::string source = "epic";                     // who writes, for those who wait; at most 256 bytes
+  int64_t call_ms = 10'000;                        // deadline of a call that moves no layers
   int64_t reconnect_ms = 2'000;             // how long the one retry waits for a node that is being restarted
   int64_t lease_ms = 60'000;                // for a read
   int64_t heartbeat_ms = 5'000;             // signs of life of what is being written

@@ -1,10 +1,10 @@
 #include "common/rpc/kv_store/store_channel.h"
 
-#include <grpcpp/create_channel.h>
-#include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
 
 #include <chrono>
 
+#include "common/base/clock.h"
 #include "common/rpc/grpc_status.h"
 
 namespace epic {
@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kMinBackoffMs = 100;
 constexpr int kMaxBackoffMs = 1000;
+constexpr int64_t kLookAgainNs = 5'000'000'000;
 
 std::shared_ptr<grpc::Channel> Connect(const StoreChannelOptions& options) {
   grpc::ChannelArguments arguments;
@@ -21,7 +22,7 @@ std::shared_ptr<grpc::Channel> Connect(const StoreChannelOptions& options) {
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxBackoffMs);
   // A connection of its own: bytes of layers do not wait behind those of other clients of the process.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
+  return MakeChannel(options.address, options.credentials.get(), arguments);
 }
 
 }  // namespace
@@ -34,5 +35,19 @@ void StoreChannel::SetDeadline(grpc::ClientContext* context, int64_t ms) {
 }
 
 absl::Status StoreChannel::ToStatus(const grpc::Status& status) { return FromGrpcStatus(status); }
+
+absl::Status StoreChannel::WhyUnreachable(const grpc::Status& status) const {
+  // Reached, so it is what the node itself says.
+  if (channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY) return ToStatus(status);
+  const int64_t now_ns = SystemClock::Get()->SteadyNs();
+  std::string message = "the store at " + options_.address + " cannot be reached: ";
+  MutexLock lock(&mu_);
+  if (looked_ns_ == 0 || now_ns - looked_ns_ > kLookAgainNs) {
+    looked_ns_ = now_ns;
+    found_ = FindConnectionFault(options_.address, options_.credentials.get());
+  }
+  message += found_.empty() ? status.error_message() : "it " + found_;
+  return absl::UnavailableError(message);
+}
 
 }  // namespace epic

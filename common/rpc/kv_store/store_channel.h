@@ -10,16 +10,20 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/mutex.h"
+#include "common/rpc/credentials.h"
 #include "epic/v1/kv_store.grpc.pb.h"
 
 namespace epic {
 
 struct StoreChannelOptions {
-  std::string address;                         // HOST:PORT, or unix:PATH
-  int64_t call_ms = 10'000;                    // deadline of a call that moves no layers
-  int64_t min_bytes_per_s = int64_t{4} << 20;  // of a transfer: its deadline is longer by that
+  std::string address;                             // HOST:PORT, or unix:PATH
+  std::shared_ptr<const Credentials> credentials;  // null: plain
+  int64_t call_ms = 10'000;                        // deadline of a call that moves no layers
+  int64_t min_bytes_per_s = int64_t{4} << 20;      // of a transfer: its deadline is longer by that
   int64_t reconnect_ms = 2'000;  // how long the one retry waits for a node that is being restarted
   int64_t max_message_bytes = int64_t{128} << 20;  // of an answer: token ids of the longest contexts
 };
@@ -59,20 +63,30 @@ class StoreChannel {
     grpc::ClientContext first;
     SetDeadline(&first, options_.call_ms);
     const grpc::Status status = attempt(&first);
-    if (status.error_code() != grpc::StatusCode::UNAVAILABLE) return ToStatus(status);
+    if (!IsUnreachable(status)) return ToStatus(status);
     grpc::ClientContext second;
     second.set_wait_for_ready(true);
     SetDeadline(&second, options_.reconnect_ms);
     const grpc::Status again = attempt(&second);
     // What was wrong, rather than that waiting for it did not help.
-    return ToStatus(again.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED ? status : again);
+    const bool waited = again.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+    return IsUnreachable(again) || waited ? WhyUnreachable(waited ? status : again) : ToStatus(again);
   }
   static void SetDeadline(grpc::ClientContext* context, int64_t ms);
   static absl::Status ToStatus(const grpc::Status& status);
+  static bool IsUnreachable(const grpc::Status& status) {
+    return status.error_code() == grpc::StatusCode::UNAVAILABLE;
+  }
+  // With what a look at the other side finds.
+  absl::Status WhyUnreachable(const grpc::Status& status) const ABSL_LOCKS_EXCLUDED(mu_);
 
   const StoreChannelOptions options_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<Stub> stub_;
+
+  mutable Mutex mu_;  // held while looking: one look at a time, and the next one not at once
+  mutable int64_t looked_ns_ ABSL_GUARDED_BY(mu_) = 0;
+  mutable std::string found_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace epic
