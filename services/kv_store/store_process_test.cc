@@ -1,14 +1,8 @@
 // The binary epic-kv-store as its operators and clients meet it: it starts, serves over gRPC, over the socket
 // of the host and over admin HTTP, survives kill -9 with all that it acknowledged, and ends with 0 on
 // SIGTERM.
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,8 +10,11 @@
 
 #include <gtest/gtest.h>
 
+#include "common/rpc/credentials.h"
 #include "common/rpc/kv_store/remote_kv_store.h"
+#include "common/rpc/testing/certificates.h"
 #include "common/storage/shm/client.h"
+#include "common/testing/child_process.h"
 #include "common/testing/paths.h"
 #include "common/testing/status_matchers.h"
 #include "services/kv_store/testing/store_fixtures.h"
@@ -27,80 +24,22 @@ namespace {
 
 constexpr char kTenant[] = "default";
 
-// What one run of the binary says and where it listens.
+// One run of the binary, and where it listens.
 class Process {
  public:
-  explicit Process(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), testing::BuildDir() + "/bin/epic-kv-store");
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    int out[2];
-    EXPECT_EQ(pipe(out), 0);
-    pid_ = fork();
-    if (pid_ == 0) {
-      dup2(out[1], STDOUT_FILENO);
-      close(out[0]);
-      close(out[1]);
-      execv(argv[0], argv.data());
-      _exit(127);
-    }
-    close(out[1]);
-    out_ = fdopen(out[0], "r");
-    char line[512];
-    while (shm.empty() && fgets(line, sizeof(line), out_) != nullptr) Read(line);
-  }
-  ~Process() {
-    if (pid_ > 0) End(SIGKILL);
-    fclose(out_);
-  }
-
-  // The exit code, or minus the signal that ended it.
-  int End(int signal) {
-    if (signal != 0) kill(pid_, signal);
-    int status = 0;
-    EXPECT_EQ(waitpid(pid_, &status, 0), pid_);
-    pid_ = 0;
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-  }
-
-  std::string grpc, admin, shm;
+  explicit Process(const std::vector<std::string>& arguments)
+      : child_("epic-kv-store", arguments),
+        grpc(child_.Behind("gRPC  ")),
+        admin(child_.Behind("admin http://")),
+        shm(child_.Behind("shm   ")) {}
+  int End(int signal) { return child_.End(signal); }
 
  private:
-  void Read(std::string line) {
-    while (line.ends_with('\n')) line.pop_back();
-    const auto behind = [&line](const char* word) {
-      const size_t at = line.find(word);
-      return at == std::string::npos ? std::string() : line.substr(at + std::string(word).size());
-    };
-    if (std::string text = behind("gRPC  "); !text.empty()) grpc = text;
-    if (std::string text = behind("admin http://"); !text.empty()) admin = text;
-    if (std::string text = behind("shm   "); !text.empty()) shm = text;
-  }
+  testing::ChildProcess child_;
 
-  pid_t pid_ = 0;
-  FILE* out_ = nullptr;
+ public:
+  const std::string grpc, admin, shm;
 };
-
-// The whole answer to a GET; empty when there is none.
-std::string Get(const std::string& address, const std::string& path) {
-  const size_t colon = address.rfind(':');
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(colon + 1))));
-  inet_pton(AF_INET, address.substr(0, colon).c_str(), &to.sin_addr);
-  std::string answer;
-  if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0) {
-    const std::string request = "GET " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    if (write(fd, request.data(), request.size()) == static_cast<ssize_t>(request.size())) {
-      char piece[4096];
-      for (ssize_t got; (got = read(fd, piece, sizeof(piece))) > 0;) answer.append(piece, got);
-    }
-  }
-  close(fd);
-  return answer;
-}
 
 class StoreProcessTest : public ::testing::Test {
  protected:
@@ -166,11 +105,12 @@ TEST_F(StoreProcessTest, ServesItsHostItsOperatorsAndEndsInOrder) {
   EXPECT_EQ(copied->outcome, shm::Outcome::kHit);
   EXPECT_EQ(bytes.substr(0, layout_.LayerBytes()), SlabOf(layout_, 0, 3));
 
-  EXPECT_NE(Get(process.admin, "/health").find(R"({"status":"ok","causes":[]})"), std::string::npos);
-  EXPECT_TRUE(Get(process.admin, "/live").starts_with("HTTP/1.1 200"));
-  EXPECT_TRUE(Get(process.admin, "/ready").starts_with("HTTP/1.1 200"));
-  EXPECT_TRUE(Get(process.admin, "/no").starts_with("HTTP/1.1 404"));
-  const std::string metrics = Get(process.admin, "/metrics");
+  EXPECT_NE(testing::HttpGet(process.admin, "/health").find(R"({"status":"ok","causes":[]})"),
+            std::string::npos);
+  EXPECT_TRUE(testing::HttpGet(process.admin, "/live").starts_with("HTTP/1.1 200"));
+  EXPECT_TRUE(testing::HttpGet(process.admin, "/ready").starts_with("HTTP/1.1 200"));
+  EXPECT_TRUE(testing::HttpGet(process.admin, "/no").starts_with("HTTP/1.1 404"));
+  const std::string metrics = testing::HttpGet(process.admin, "/metrics");
   for (const char* line : {"epic_store_contexts 1\n", "epic_store_shm_connections 1\n",
                            "epic_store_attached_callers 1\n", "epic_object_lookups_total{result=\"hit\"} 1\n",
                            "epic_store_calls_total{call=\"commit\",result=\"ok\"} 1\n",
@@ -191,6 +131,100 @@ TEST_F(StoreProcessTest, RefusesWhatItMustNotDo) {
   std::vector<std::string> quotas = Arguments();
   quotas.insert(quotas.end(), {"--set", "store.quotas=a"});
   EXPECT_EQ(Process(quotas).End(0), 1);
+}
+
+// With certificates that the test makes: the store's and a client's.
+class StoreProcessTlsTest : public StoreProcessTest {
+ protected:
+  StoreProcessTlsTest() {
+    Write("store", authority_.Issue());
+    Write("client", authority_.Issue({.dns = {"client"}, .ip = {}}));
+    testing::WriteFile(path("ca"), authority_.pem());
+  }
+  void Write(const std::string& who, const testing::Identity& identity) const {
+    testing::WriteFile(path(who + ".key"), identity.key_pem);
+    testing::WriteFile(path(who + ".cert"), identity.cert_pem);
+  }
+  std::string path(const std::string& name) const { return files_.path() + "/" + name + ".pem"; }
+  std::vector<std::string> ArgumentsWithTls(const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments = Arguments();
+    std::vector<std::string> sets = {"tls.cert_file=" + path("store.cert"),
+                                     "tls.key_file=" + path("store.key"), "tls.ca_file=" + path("ca"),
+                                     "tls.reload_ms=100"};
+    sets.insert(sets.end(), more.begin(), more.end());
+    for (const std::string& set : sets) arguments.insert(arguments.end(), {"--set", set});
+    return arguments;
+  }
+  // A client of its own connection.
+  std::unique_ptr<KvStore> ClientWithTls(const Process& process) const {
+    auto credentials = Credentials::Load(
+        {.paths = {path("client.cert"), path("client.key"), path("ca")}, .peer_name = {}, .on_change = {}});
+    EXPECT_OK(credentials);
+    auto client = MakeRemoteKvStore(
+        {.address = process.grpc, .credentials = *std::move(credentials), .reconnect_ms = 200});
+    EXPECT_OK(client);
+    return *std::move(client);
+  }
+
+  const testing::Authority authority_{"authority"};
+  testing::TempDir files_;
+};
+
+TEST_F(StoreProcessTlsTest, ServesClientsWithACertificateAndNobodyElse) {
+  Process process(ArgumentsWithTls());
+  ASSERT_FALSE(process.grpc.empty());
+  const auto client = ClientWithTls(process);
+  const auto created = client->CreateContext(ContextOf(1));
+  ASSERT_OK(created);
+  const ObjectKey key{created->record.id, {}};
+  ASSERT_OK(PutObject(client.get(), kTenant, key, layout_, 3));
+  const auto got = client->Acquire(kTenant, key, layout_);
+  ASSERT_OK(got);
+  ASSERT_NE(got->object, nullptr);
+  EXPECT_TRUE(Holds(*got->object, 3));
+
+  EXPECT_THAT(Client(process)->GetTokens(kTenant, key.id),
+              testing::StatusIs(absl::StatusCode::kUnavailable, ::testing::HasSubstr("speaks TLS")));
+  Write("client", testing::Authority("stranger").Issue());
+  EXPECT_THAT(ClientWithTls(process)->GetTokens(kTenant, key.id),
+              testing::StatusIs(absl::StatusCode::kUnavailable,
+                                ::testing::HasSubstr("does not take the certificate of this process")));
+  EXPECT_OK(client->GetTokens(kTenant, key.id));
+  EXPECT_EQ(testing::HttpGet(process.admin, "/metrics").find("epic_tls_certificate_expiry_seconds 0\n"),
+            std::string::npos);
+  EXPECT_EQ(process.End(SIGTERM), 0);
+}
+
+TEST_F(StoreProcessTlsTest, TellsOfBadCertificatesAndServesWithThoseOfBefore) {
+  Process process(ArgumentsWithTls());
+  ASSERT_FALSE(process.grpc.empty());
+  testing::WriteFile(path("store.cert"), "");
+  std::string health;
+  for (int look = 0; look < 20'000 && health.find("degraded") == std::string::npos; ++look) {
+    health = testing::HttpGet(process.admin, "/health");
+  }
+  EXPECT_NE(health.find("is empty"), std::string::npos) << health;
+  EXPECT_OK(ClientWithTls(process)->CreateContext(ContextOf(1)));
+  EXPECT_NE(
+      testing::HttpGet(process.admin, "/metrics").find("epic_tls_reloads_total{result=\"refused\"} 1\n"),
+      std::string::npos);
+  EXPECT_EQ(process.End(SIGTERM), 0);
+}
+
+TEST_F(StoreProcessTlsTest, MayListenElsewhereThanOnLoopback) {
+  std::vector<std::string> arguments = ArgumentsWithTls();
+  arguments[3] = "0.0.0.0:0";
+  Process process(arguments);
+  EXPECT_FALSE(process.grpc.empty());
+}
+
+TEST_F(StoreProcessTlsTest, DoesNotStartWithFilesThatAreNotInOrder) {
+  testing::WriteFile(path("store.key"), authority_.Issue().key_pem);
+  EXPECT_EQ(Process(ArgumentsWithTls()).End(0), 1) << "of another certificate";
+  Write("store", authority_.Issue({.ends_in_s = -60}));
+  EXPECT_EQ(Process(ArgumentsWithTls()).End(0), 1) << "expired";
+  Write("store", authority_.Issue());
+  EXPECT_EQ(Process(ArgumentsWithTls({"tls.client_certs=none"})).End(0), 1) << "parts know each other";
 }
 
 }  // namespace

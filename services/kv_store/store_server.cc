@@ -7,6 +7,7 @@
 #include "common/base/version.h"
 #include "common/http/http_server.h"
 #include "common/metrics/metrics.h"
+#include "common/rpc/process_credentials.h"
 #include "common/status/status_macros.h"
 #include "common/storage/disk_causes.h"
 #include "common/storage/shm/server.h"
@@ -35,6 +36,7 @@ class RealStoreServer final : public StoreServer {
   ~RealStoreServer() override { Stop(); }
 
   absl::Status Open() {
+    EPIC_ASSIGN_OR_RETURN(credentials_, PartCredentialsOf(config_.tls, log_, &metrics_));
     EPIC_ASSIGN_OR_RETURN(store_, EmbeddedStore::OpenCore(StoreOptionsOf(config_.store, clock_)));
     StoreNodeOptions node;
     node.clock = clock_;
@@ -42,7 +44,10 @@ class RealStoreServer final : public StoreServer {
     leases_ = std::make_unique<StoreLeases>(store_.get());
     EPIC_RETURN_IF_ERROR(OpenHandOver());
     EPIC_RETURN_IF_ERROR(OpenGrpc());
-    collector_ = metrics_.AddCollector([this] { store_metrics_.Show(Gauges()); });
+    collector_ = metrics_.AddCollector([this] {
+      store_metrics_.Show(Gauges());
+      ShowCredentials(credentials_.get(), &metrics_);
+    });
     return OpenAdmin();
   }
 
@@ -76,6 +81,7 @@ class RealStoreServer final : public StoreServer {
   absl::Status OpenGrpc() {
     StoreDoorOptions options;
     options.address = config_.listen.grpc.ToString();
+    options.credentials = credentials_;
     options.max_message_bytes = static_cast<size_t>(config_.limits.body_bytes);
     options.worker_threads = static_cast<uint32_t>(config_.store.workers);
     options.streams_max = static_cast<uint32_t>(config_.store.streams);
@@ -123,6 +129,7 @@ class RealStoreServer final : public StoreServer {
   StoreHealth Health() const {
     if (draining_) return {.able = false, .status = "draining", .causes = {"the node is stopping"}};
     std::vector<std::string> causes = DiskCauses(store_->Disk(), clock_->SteadyNs());
+    for (std::string& cause : CredentialsCauses(credentials_.get())) causes.push_back(std::move(cause));
     return {.able = true, .status = causes.empty() ? "ok" : "degraded", .causes = std::move(causes)};
   }
 
@@ -145,6 +152,7 @@ class RealStoreServer final : public StoreServer {
   std::atomic<bool> draining_{false};
   Metrics metrics_;
   const StoreMetrics store_metrics_;
+  std::shared_ptr<Credentials> credentials_;  // null: plain
   std::unique_ptr<StoreCore> store_;
   std::unique_ptr<StoreNode> node_;
   std::unique_ptr<StoreLeases> leases_;

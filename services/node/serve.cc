@@ -10,6 +10,7 @@
 #include "common/http/http_server.h"
 #include "common/log/log.h"
 #include "common/metrics/metrics.h"
+#include "common/rpc/process_credentials.h"
 #include "common/status/status_macros.h"
 #include "kernels/api/dispatch.h"
 #include "services/node/node.h"
@@ -108,6 +109,7 @@ absl::StatusOr<T> Named(const char* flag, absl::StatusOr<T> door) {
 class Doors {
  public:
   absl::Status Open(const Config& config, Node* node, const Logger& log, Metrics* metrics, uint64_t seed) {
+    EPIC_ASSIGN_OR_RETURN(credentials_, CredentialsOf(config.tls, log, metrics));
     Clock* clock = SystemClock::Get();
     const Apis apis = node->apis();
     EPIC_ASSIGN_OR_RETURN(http_, Named("--http", StartHttpDoor(HttpOptionsOf(config, HttpDoor::kPublic), apis,
@@ -116,6 +118,7 @@ class Doors {
                                                                  apis, clock, seed + 1)));
     GrpcDoorOptions grpc;
     grpc.address = config.listen.grpc.ToString();
+    grpc.credentials = credentials_;
     grpc.max_message_bytes = static_cast<size_t>(config.limits.body_bytes);
     grpc.max_stream_buffer_bytes = static_cast<size_t>(config.limits.stream_buffer_bytes);
     grpc.drain_ms = config.deadlines.drain_ms;
@@ -129,6 +132,7 @@ class Doors {
       metrics->GetGauge(MetricId::kHttpConnections, {"admin"})
           .Set(static_cast<double>(admin_->connections()));
       metrics->GetGauge(MetricId::kHttpStreams).Set(static_cast<double>(http_->streams()));
+      ShowCredentials(credentials_.get(), metrics);
     });
     return absl::OkStatus();
   }
@@ -162,6 +166,7 @@ class Doors {
     });
     AdminDoorOptions options;
     options.address = config.listen.admin_grpc.ToString();
+    options.credentials = credentials_;
     options.id_seed = seed;
     EPIC_ASSIGN_OR_RETURN(
         admin_grpc_, Named("--admin-grpc",
@@ -169,6 +174,7 @@ class Doors {
     return absl::OkStatus();
   }
 
+  std::shared_ptr<Credentials> credentials_;  // null: gRPC is plain
   std::unique_ptr<HttpServer> http_, admin_;
   std::unique_ptr<GrpcDoor> grpc_;
   std::unique_ptr<NodeAdmin> node_admin_;

@@ -34,6 +34,7 @@ class RealStoreDoor final : public StoreDoor {
 
   absl::Status Listen() {
     ListenOptions listen;
+    listen.credentials = options_.credentials;
     listen.max_message_bytes = options_.max_message_bytes;
     listen.keepalive_ms = options_.keepalive_ms;
     listen.buffer_bytes_max = options_.buffer_bytes_max;

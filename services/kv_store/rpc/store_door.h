@@ -17,14 +17,19 @@
 #include "common/storage/kv_store.h"
 #include "services/kv_store/core/node/store_node.h"
 
+namespace epic {
+class Credentials;  // common/rpc/credentials.h
+}
+
 namespace epic::kv_store {
 
 // Whether an object that was asked for was there, and else why not. Called on a worker; must not block.
 using LookupObserver = std::function<void(bool hit, MissCause cause)>;
 
 struct StoreDoorOptions {
-  std::string address = "127.0.0.1:8084";       // HOST:PORT, port 0 takes a free one; or unix:PATH
-  size_t max_message_bytes = size_t{32} << 20;  // of a request
+  std::string address = "127.0.0.1:8084";          // HOST:PORT, port 0 takes a free one; or unix:PATH
+  std::shared_ptr<const Credentials> credentials;  // null: plain
+  size_t max_message_bytes = size_t{32} << 20;     // of a request
   uint32_t worker_threads = 8;
   size_t worker_queue = 1024;  // calls that wait for a worker; one more is refused with queue_full
   int64_t drain_ms = 10'000;   // Stop gives running calls so long

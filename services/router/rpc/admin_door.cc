@@ -71,7 +71,9 @@ class RealAdminDoor final : public AdminDoor {
   ~RealAdminDoor() override { Stop(); }
 
   absl::Status Listen() {
-    return listener_.Listen(options_.address, {.max_message_bytes = options_.max_message_bytes}, {&service_});
+    return listener_.Listen(
+        options_.address,
+        {.credentials = options_.credentials, .max_message_bytes = options_.max_message_bytes}, {&service_});
   }
   uint16_t port() const override { return listener_.port(); }
   void Stop() override {

@@ -17,11 +17,14 @@
 
 namespace epic {
 
+class Credentials;  // common/rpc/credentials.h
+
 struct AdminDoorOptions {
-  std::string address = "127.0.0.1:8083";  // HOST:PORT; port 0 takes a free one
-  size_t max_message_bytes = 64 << 10;     // of a request
-  int64_t drain_ms = 1000;                 // Stop gives running calls so long
-  uint64_t id_seed = 0;                    // of the ids of calls that bring none
+  std::string address = "127.0.0.1:8083";          // HOST:PORT; port 0 takes a free one
+  std::shared_ptr<const Credentials> credentials;  // null: plain
+  size_t max_message_bytes = 64 << 10;             // of a request
+  int64_t drain_ms = 1000;                         // Stop gives running calls so long
+  uint64_t id_seed = 0;                            // of the ids of calls that bring none
 };
 
 class AdminDoor {

@@ -23,8 +23,10 @@ class RealGrpcDoor final : public GrpcDoor {
   ~RealGrpcDoor() override { Stop(); }
 
   absl::Status Listen() {
-    return listener_.Listen(options_.address, {.max_message_bytes = options_.max_message_bytes},
-                            {&contexts_, &chat_, &models_});
+    return listener_.Listen(
+        options_.address,
+        {.credentials = options_.credentials, .max_message_bytes = options_.max_message_bytes},
+        {&contexts_, &chat_, &models_});
   }
   uint16_t port() const override { return listener_.port(); }
   void Drain() override { listener_.RefuseHealth(); }

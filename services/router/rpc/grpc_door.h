@@ -17,14 +17,17 @@
 
 namespace epic {
 
+class Credentials;  // common/rpc/credentials.h
+
 struct GrpcDoorOptions {
-  std::string address = "127.0.0.1:8081";    // HOST:PORT; port 0 takes a free one
-  size_t max_message_bytes = 16 << 20;       // of a request
-  size_t max_stream_buffer_bytes = 4 << 20;  // text that waits for one client
-  int64_t drain_ms = 10'000;                 // Stop gives running calls so long
-  uint32_t worker_threads = 4;               // for calls that may block
-  uint32_t worker_queue = 256;               // such calls that wait; beyond it kQueueFull
-  uint64_t id_seed = 0;                      // of the ids of calls that bring none
+  std::string address = "127.0.0.1:8081";          // HOST:PORT; port 0 takes a free one
+  std::shared_ptr<const Credentials> credentials;  // null: plain
+  size_t max_message_bytes = 16 << 20;             // of a request
+  size_t max_stream_buffer_bytes = 4 << 20;        // text that waits for one client
+  int64_t drain_ms = 10'000;                       // Stop gives running calls so long
+  uint32_t worker_threads = 4;                     // for calls that may block
+  uint32_t worker_queue = 256;                     // such calls that wait; beyond it kQueueFull
+  uint64_t id_seed = 0;                            // of the ids of calls that bring none
 };
 
 class GrpcDoor {
