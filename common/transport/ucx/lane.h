@@ -16,11 +16,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/bytes.h"
+#include "common/transport/transport.h"
 
-namespace epic {
-
-// What kind of memory a span is of.
-enum class MemoryKind : uint8_t { kHost, kDevice };
+namespace epic::transport {
 
 using LaneDone = std::function<void(absl::Status)>;
 
@@ -76,7 +74,7 @@ class LaneAcceptor {
 
 class Fabric {
  public:
-  static constexpr size_t kMaxHeaderBytes = 1024;
+  static constexpr size_t kMaxHeaderBytes = 4096;
 
   virtual ~Fabric() = default;
   // Begins to connect; failure to do so comes as OnDown. Errors: InvalidArgument for an address that makes no
@@ -93,6 +91,6 @@ class Fabric {
   virtual absl::StatusOr<std::string> Export(ByteSpan region) = 0;
 };
 
-}  // namespace epic
+}  // namespace epic::transport
 
 #endif  // EPIC_COMMON_TRANSPORT_UCX_LANE_H_

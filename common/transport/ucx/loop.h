@@ -11,17 +11,17 @@
 
 #include "common/base/timers.h"
 
-namespace epic {
+namespace epic::transport {
 
 class Loop : public Timers {
  public:
   // For new work. False when the queue is full or the loop has stopped; the task is then dropped.
   [[nodiscard]] virtual bool TryPost(std::function<void()> task) = 0;
   // For the next step of work that was admitted already (one such step at a time for each admitted piece of
-  // work, so the queue stays bounded by what was admitted). Dropped when the loop has stopped.
-  virtual void Post(std::function<void()> task) = 0;
+  // work, so the queue stays bounded by what was admitted). False when the loop has stopped: it is dropped.
+  virtual bool Post(std::function<void()> task) = 0;
 };
 
-}  // namespace epic
+}  // namespace epic::transport
 
 #endif  // EPIC_COMMON_TRANSPORT_UCX_LOOP_H_

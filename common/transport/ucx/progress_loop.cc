@@ -12,7 +12,7 @@
 #include "common/base/check.h"
 #include "common/status/errno_status.h"
 
-namespace epic {
+namespace epic::transport {
 namespace {
 
 // Rounds of progress before tasks and timers get their turn.
@@ -85,8 +85,8 @@ bool ProgressLoop::TryPost(std::function<void()> task) {
   return Enqueue(std::move(task), max_queue_);
 }
 
-void ProgressLoop::Post(std::function<void()> task) {
-  Enqueue(std::move(task), std::numeric_limits<size_t>::max());
+bool ProgressLoop::Post(std::function<void()> task) {
+  return Enqueue(std::move(task), std::numeric_limits<size_t>::max());
 }
 
 TimerId ProgressLoop::At(int64_t steady_ns, std::function<void()> callback) {
@@ -175,4 +175,4 @@ void ProgressLoop::Sleep() {
   asleep_ = false;
 }
 
-}  // namespace epic
+}  // namespace epic::transport

@@ -20,7 +20,7 @@
 #include "common/base/mutex.h"
 #include "common/transport/ucx/loop.h"
 
-namespace epic {
+namespace epic::transport {
 
 // What a loop progresses. Called on the loop's thread only.
 class EventSource {
@@ -49,7 +49,7 @@ class ProgressLoop final : public Loop {
   void Stop(std::function<void()> last = nullptr);
 
   bool TryPost(std::function<void()> task) override;
-  void Post(std::function<void()> task) override;
+  bool Post(std::function<void()> task) override;
   TimerId At(int64_t steady_ns, std::function<void()> callback) override;
   void Cancel(TimerId id) override;
 
@@ -86,6 +86,6 @@ class ProgressLoop final : public Loop {
   std::thread thread_;  // Start and the one Stop that joins
 };
 
-}  // namespace epic
+}  // namespace epic::transport
 
 #endif  // EPIC_COMMON_TRANSPORT_UCX_PROGRESS_LOOP_H_

@@ -14,7 +14,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace epic {
+namespace epic::transport {
 namespace {
 
 // Work that tests put in from outside, signalled the way a UCX worker signals: only once armed.
@@ -191,7 +191,7 @@ TEST(ProgressLoopTest, StopRunsWhatIsQueuedThenTheLastTaskAndDropsTheRest) {
   loop.Stop([&] { ran += "z"; });
   EXPECT_EQ(ran, "abz");
   EXPECT_FALSE(loop.TryPost([held] {}));
-  loop.Post([&, held] { ran += "late"; });
+  EXPECT_FALSE(loop.Post([&, held] { ran += "late"; }));
   loop.Stop([&] { ran += "again"; });
   EXPECT_EQ(ran, "abz");
   EXPECT_EQ(held.use_count(), 1);
@@ -229,4 +229,4 @@ TEST(ProgressLoopTest, ManyThreadsMayPostWhileItFallsAsleepAndWakes) {
 }
 
 }  // namespace
-}  // namespace epic
+}  // namespace epic::transport

@@ -5,7 +5,7 @@
 #include "common/base/check.h"
 #include "common/status/status_macros.h"
 
-namespace epic {
+namespace epic::transport {
 namespace {
 
 uintptr_t Begin(ByteSpan memory) { return reinterpret_cast<uintptr_t>(memory.data()); }
@@ -135,4 +135,4 @@ void RegistrationCache::ShrinkTo(uint64_t bytes, size_t entries) {
   while (!idle_.empty() && (bytes_ > bytes || unpinned_ > entries)) Erase(idle_.front());
 }
 
-}  // namespace epic
+}  // namespace epic::transport

@@ -18,7 +18,7 @@
 #include "common/base/bytes.h"
 #include "common/transport/ucx/lane.h"
 
-namespace epic {
+namespace epic::transport {
 
 class Registrar {
  public:
@@ -95,6 +95,6 @@ class RegistrationCache {
   size_t unpinned_ = 0;
 };
 
-}  // namespace epic
+}  // namespace epic::transport
 
 #endif  // EPIC_COMMON_TRANSPORT_UCX_REGISTRATION_CACHE_H_

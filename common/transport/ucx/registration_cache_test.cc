@@ -9,7 +9,7 @@
 #include "common/base/random.h"
 #include "common/testing/status_matchers.h"
 
-namespace epic {
+namespace epic::transport {
 namespace {
 
 using ::epic::testing::StatusIs;
@@ -159,4 +159,4 @@ TEST_F(RegistrationCacheTest, RandomUseAlwaysGetsMemoryThatIsRegisteredAndKeepsI
 }
 
 }  // namespace
-}  // namespace epic
+}  // namespace epic::transport

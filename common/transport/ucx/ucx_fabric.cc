@@ -12,7 +12,7 @@
 #include "common/status/status_macros.h"
 #include "common/transport/ucx/ucx_status.h"
 
-namespace epic {
+namespace epic::transport {
 namespace {
 
 // How long Stop progresses lanes that were closed by force before it takes the worker away.
@@ -333,4 +333,4 @@ void UcxFabric::OnError(void* arg, ucp_ep_h endpoint, ucs_status_t status) {
   }
 }
 
-}  // namespace epic
+}  // namespace epic::transport

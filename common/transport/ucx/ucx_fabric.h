@@ -28,7 +28,7 @@
 #include "common/transport/ucx/ucx_settings.h"
 #include "common/transport/ucx/ucx_worker.h"
 
-namespace epic {
+namespace epic::transport {
 
 class UcxFabric final : public Fabric, private EventSource {
  public:
@@ -102,6 +102,6 @@ class UcxFabric final : public Fabric, private EventSource {
   std::vector<ucp_ep_h> down_;
 };
 
-}  // namespace epic
+}  // namespace epic::transport
 
 #endif  // EPIC_COMMON_TRANSPORT_UCX_UCX_FABRIC_H_

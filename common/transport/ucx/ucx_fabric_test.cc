@@ -14,7 +14,7 @@
 #include "common/base/mutex.h"
 #include "common/testing/status_matchers.h"
 
-namespace epic {
+namespace epic::transport {
 namespace {
 
 using ::epic::testing::StatusIs;
@@ -352,4 +352,4 @@ TEST(UcxTransportsTest, RmaNeedsHardwareAndPeerErrorHandlingOnEveryDevice) {
 }
 
 }  // namespace
-}  // namespace epic
+}  // namespace epic::transport

@@ -6,13 +6,13 @@
 #include "common/status/status_macros.h"
 #include "common/transport/ucx/ucx_status.h"
 
-namespace epic {
+namespace epic::transport {
 namespace {
 
 constexpr size_t kMaxRegions = 64;
 
 ucs_memory_type_t MemoryType(MemoryKind kind) {
-  return kind == MemoryKind::kDevice ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
+  return kind == MemoryKind::kCuda ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
 }
 
 }  // namespace
@@ -173,4 +173,4 @@ void UcxLane::EndAll() {
   while (!live_.empty()) End(&live_.front(), UCS_ERR_CANCELED, "close");
 }
 
-}  // namespace epic
+}  // namespace epic::transport

@@ -18,7 +18,7 @@
 #include "common/transport/ucx/lane.h"
 #include "common/transport/ucx/registration_cache.h"
 
-namespace epic {
+namespace epic::transport {
 
 class UcxLane;
 
@@ -98,6 +98,6 @@ class UcxLane final : public Lane {
   std::vector<Region> regions_;
 };
 
-}  // namespace epic
+}  // namespace epic::transport
 
 #endif  // EPIC_COMMON_TRANSPORT_UCX_UCX_LANE_H_

@@ -8,7 +8,7 @@
 #include "common/base/absl_std.h"
 #include "common/status/error.h"
 
-namespace epic {
+namespace epic::transport {
 namespace {
 
 bool IsDeviceName(const std::string& name) {
@@ -58,4 +58,4 @@ absl::Status CheckUcxSettings(const UcxSettings& settings) {
   return absl::OkStatus();
 }
 
-}  // namespace epic
+}  // namespace epic::transport

@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 
-namespace epic {
+namespace epic::transport {
 
 struct UcxSettings {
   // Network devices by UCX's names: "lo", "eth0", "mlx5_0:1". UCX authenticates and encrypts nothing, so any
@@ -34,6 +34,6 @@ struct UcxSettings {
 // Errors: InvalidArgument, naming the setting and what it would need.
 absl::Status CheckUcxSettings(const UcxSettings& settings);
 
-}  // namespace epic
+}  // namespace epic::transport
 
 #endif  // EPIC_COMMON_TRANSPORT_UCX_UCX_SETTINGS_H_

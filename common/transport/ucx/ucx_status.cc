@@ -5,7 +5,7 @@
 #include "common/base/absl_std.h"
 #include "common/base/check.h"
 
-namespace epic {
+namespace epic::transport {
 
 absl::Status FromUcx(ucs_status_t status, std::string_view what) {
   EPIC_CHECK(status != UCS_INPROGRESS);
@@ -36,4 +36,4 @@ absl::Status FromUcx(ucs_status_t status, std::string_view what) {
   }
 }
 
-}  // namespace epic
+}  // namespace epic::transport

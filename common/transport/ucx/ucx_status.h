@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 
-namespace epic {
+namespace epic::transport {
 
 // OK stays OK. A cancelled call becomes Cancelled; no memory or no room ResourceExhausted; a call that the
 // build or the device cannot do Unimplemented; less data than was promised DataLoss; a wrong call Internal
@@ -16,6 +16,6 @@ namespace epic {
 // tried, for the message. REQUIRES: `status` is not UCS_INPROGRESS.
 absl::Status FromUcx(ucs_status_t status, std::string_view what);
 
-}  // namespace epic
+}  // namespace epic::transport
 
 #endif  // EPIC_COMMON_TRANSPORT_UCX_UCX_STATUS_H_

@@ -4,7 +4,7 @@
 
 #include "common/testing/status_matchers.h"
 
-namespace epic {
+namespace epic::transport {
 namespace {
 
 using ::epic::testing::StatusIs;
@@ -47,4 +47,4 @@ TEST(UcxStatusTest, MapsEveryKindByTheTable) {
 }
 
 }  // namespace
-}  // namespace epic
+}  // namespace epic::transport

@@ -8,7 +8,7 @@
 #include "common/transport/ucx/ucx_status.h"
 #include "common/transport/ucx/ucx_worker.h"
 
-namespace epic {
+namespace epic::transport {
 namespace {
 
 template <typename T, void (*Free)(T*)>
@@ -110,4 +110,4 @@ bool ChooseRma(const std::vector<UcxDeviceTransport>& transports,
   return !net_devices.empty();
 }
 
-}  // namespace epic
+}  // namespace epic::transport

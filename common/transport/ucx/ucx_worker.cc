@@ -13,7 +13,7 @@
 #include "common/status/status_macros.h"
 #include "common/transport/ucx/ucx_status.h"
 
-namespace epic {
+namespace epic::transport {
 namespace {
 
 // UCX writes its log to the standard output, which belongs to the program.
@@ -129,7 +129,7 @@ absl::StatusOr<void*> UcxWorker::Register(ByteSpan memory, MemoryKind kind) {
       UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
   params.address = const_cast<std::byte*>(memory.data());
   params.length = memory.size();
-  params.memory_type = kind == MemoryKind::kDevice ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
+  params.memory_type = kind == MemoryKind::kCuda ? UCS_MEMORY_TYPE_CUDA : UCS_MEMORY_TYPE_HOST;
   ucp_mem_h handle = nullptr;
   EPIC_RETURN_IF_ERROR(FromUcx(ucp_mem_map(context_, &params, &handle), "register memory"));
   return static_cast<void*>(handle);
@@ -149,4 +149,4 @@ absl::StatusOr<std::string> UcxWorker::PackKey(void* registration) {
   return key;
 }
 
-}  // namespace epic
+}  // namespace epic::transport

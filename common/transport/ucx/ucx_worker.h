@@ -19,7 +19,7 @@
 #include "common/transport/ucx/registration_cache.h"
 #include "common/transport/ucx/ucx_settings.h"
 
-namespace epic {
+namespace epic::transport {
 
 // One transport on one device, as far as the choice needs it.
 struct UcxDeviceTransport {
@@ -70,6 +70,6 @@ class UcxWorker final : public EventSource, public Registrar {
   bool reaches_device_memory_ = false;
 };
 
-}  // namespace epic
+}  // namespace epic::transport
 
 #endif  // EPIC_COMMON_TRANSPORT_UCX_UCX_WORKER_H_
