@@ -83,6 +83,7 @@ struct StoreSettings {
   std::string quotas;            // tenant=MEMORY/DISK,… (tenant_quotas.h)
   int64_t scrub_bytes = 0;       // a second; 0: what nobody asks for is not checked
   int64_t warm_up_bytes = 0;     // a second
+  int64_t disk_wait_ms = 0;      // for how long a call waits for the disk; 0: as long as it takes
   std::string shm_socket;        // of a store process; empty: shm.sock in data_dir
   int64_t workers = 0;           // of a store process: threads for calls that may block
   int64_t streams = 0;           // of a store process: of layers, at a time

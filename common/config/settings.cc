@@ -318,6 +318,16 @@ constexpr std::array kTable = {
         .min = 0,
         .max = 64 * kGiB},
     Setting{
+        .name = "store.disk_wait_ms",
+        .type = T::kMillis,
+        .default_text = "2s",
+        .field = +[](Config& c) -> I { return &c.store.disk_wait_ms; },
+        .help = "How long a call waits for a slow disk, beyond what its bytes need at 32 MiB/s: then a KV "
+                "object on disk is a miss, and a change is to be sent again; 0: as long as it takes",
+        .unit = "ms",
+        .min = 0,
+        .max = 3'600'000},
+    Setting{
         .name = "store.shm_socket",
         .type = T::kText,
         .default_text = "",

@@ -48,6 +48,8 @@ enum class MetricId : uint8_t {
   kStoreDiskFull,
   kStoreDiskSlow,
   kStoreDiskWaitSeconds,
+  kStoreDiskLateTotal,
+  kStoreObjectsNotWrittenTotal,
   kStoreCallsTotal,   // {call, result}
   kStoreCallSeconds,  // {call}
   kStoreLeases,

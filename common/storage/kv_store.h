@@ -80,6 +80,7 @@ enum class MissCause : uint8_t {
   kIoError,
   kOldFormat,
   kNoMemory,  // on disk, but no room in host memory to read it to: all is leased
+  kDiskSlow,  // on disk, but the disk did not give it in time
 };
 
 struct AcquireResult {
@@ -97,8 +98,8 @@ class ObjectWriter {
   // Makes the object visible and returns it leased. Idempotent.
   // Errors: FailedPrecondition when a layer is missing; ResourceExhausted; NotFound when the context was
   // deleted.
-  // With durability `object` it also waits for the disk: if that fails the status says so, the object is
-  // served from memory all the same, and a further Commit tries the disk again.
+  // With durability `object` it also waits for the disk: if that fails or takes too long the status says so,
+  // the object is served from memory all the same, and a further Commit tries the disk again.
   virtual absl::StatusOr<std::shared_ptr<const KvObject>> Commit() = 0;
 };
 
@@ -123,6 +124,8 @@ struct StoreDisk {
   bool full = false;                 // the last write that brought data found no room
   bool slow = false;                 // it answers far later than it used to, or than a disk should
   int64_t wait_ns = 0;               // longer than their bytes need: its calls lately, or up to now
+  uint64_t late = 0;                 // calls of the store that did not wait for it to the end
+  uint64_t not_written = 0;          // objects that were to be written, and for its slowness were not
 };
 
 class KvStore {
@@ -132,7 +135,8 @@ class KvStore {
   // --- records
 
   // Every change may also fail with what the disk says: ResourceExhausted (kStorageFull), Unavailable or
-  // DataLoss; then nothing was changed.
+  // DataLoss; then nothing was changed. And with DeadlineExceeded (kDeadline) when the disk does not answer
+  // in time: then it may still be made later, and is to be asked for again.
 
   // Creates or merges. Errors: FailedPrecondition (kNameInUse); InvalidArgument when there are no tokens, too
   // many, or a field is over its limit.

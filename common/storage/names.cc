@@ -19,10 +19,10 @@ constexpr std::array<std::string_view, 3> kDurabilities = {"one", "replicas", "o
 static_assert(kDurabilities.size() == 1 + static_cast<size_t>(Durability::kObject));
 constexpr std::array<std::string_view, 4> kPrefixes = {"none", "bos", "bos4", "system"};
 static_assert(kPrefixes.size() == 1 + static_cast<size_t>(CompilePrefixKind::kSystem));
-constexpr std::array<std::string_view, 8> kCauses = {"never_stored",    "evicted",  "deleted",
-                                                     "layout_mismatch", "checksum", "io_error",
-                                                     "old_format",      "no_memory"};
-static_assert(kCauses.size() == 1 + static_cast<size_t>(MissCause::kNoMemory));
+constexpr std::array<std::string_view, 9> kCauses = {"never_stored",    "evicted",   "deleted",
+                                                     "layout_mismatch", "checksum",  "io_error",
+                                                     "old_format",      "no_memory", "disk_slow"};
+static_assert(kCauses.size() == 1 + static_cast<size_t>(MissCause::kDiskSlow));
 
 }  // namespace
 

@@ -23,6 +23,8 @@ void ShowStore(const StoreUsage& usage, const StoreDisk& disk, Metrics* metrics)
   metrics->GetGauge(MetricId::kStoreDiskWaitSeconds).Set(static_cast<double>(disk.wait_ns) / 1e9);
   for (const auto& [id, value] : now) metrics->GetGauge(id).Set(static_cast<double>(value));
   metrics->GetCounter(MetricId::kStoreDiskErrorsTotal).CatchUp(disk.errors);
+  metrics->GetCounter(MetricId::kStoreDiskLateTotal).CatchUp(disk.late);
+  metrics->GetCounter(MetricId::kStoreObjectsNotWrittenTotal).CatchUp(disk.not_written);
 }
 
 }  // namespace epic

@@ -172,6 +172,8 @@ v1::MissCause ToProto(MissCause cause) {
       return v1::MISS_CAUSE_OLD_FORMAT;
     case MissCause::kNoMemory:
       return v1::MISS_CAUSE_NO_MEMORY;
+    case MissCause::kDiskSlow:
+      return v1::MISS_CAUSE_DISK_SLOW;
   }
   return v1::MISS_CAUSE_UNSPECIFIED;
 }
@@ -192,6 +194,8 @@ MissCause FromProto(v1::MissCause cause) {
       return MissCause::kOldFormat;
     case v1::MISS_CAUSE_NO_MEMORY:
       return MissCause::kNoMemory;
+    case v1::MISS_CAUSE_DISK_SLOW:
+      return MissCause::kDiskSlow;
     default:
       return MissCause::kNeverStored;
   }

@@ -349,6 +349,8 @@ v1::StoreUsageResponse ToProto(const StoreUsage& usage, const StoreDisk& disk, i
   proto.set_disk_full(disk.full);
   proto.set_disk_slow(disk.slow);
   proto.set_disk_wait_ms(disk.wait_ns / kNsPerMs);
+  proto.set_disk_late(disk.late);
+  proto.set_disk_not_written(disk.not_written);
   return proto;
 }
 
@@ -378,6 +380,8 @@ StoreDisk DiskFromProto(const v1::StoreUsageResponse& proto, int64_t now_steady_
   disk.full = proto.disk_full();
   disk.slow = proto.disk_slow();
   disk.wait_ns = proto.disk_wait_ms() * kNsPerMs;
+  disk.late = proto.disk_late();
+  disk.not_written = proto.disk_not_written();
   return disk;
 }
 

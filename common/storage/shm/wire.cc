@@ -195,7 +195,7 @@ absl::StatusOr<LeaseAnswer> DecodeLeaseAnswer(ByteSpan body) {
       break;
     case LeaseOutcome::kMiss:
       answer.cause =
-          static_cast<MissCause>(reader.TakeUpTo<uint8_t>(static_cast<uint8_t>(MissCause::kNoMemory)));
+          static_cast<MissCause>(reader.TakeUpTo<uint8_t>(static_cast<uint8_t>(MissCause::kDiskSlow)));
       break;
     case LeaseOutcome::kMustCopy:
       break;

@@ -4,6 +4,11 @@
 #include "common/config/tenant_quotas.h"
 
 namespace epic::kv_store {
+namespace {
+
+constexpr int64_t kDiskProbeMs = 1000;
+
+}  // namespace
 
 EmbeddedStoreOptions StoreOptionsOf(const StoreSettings& settings, const Clock* clock) {
   EmbeddedStoreOptions options;
@@ -20,6 +25,8 @@ EmbeddedStoreOptions StoreOptionsOf(const StoreSettings& settings, const Clock* 
   options.store.clock = clock;
   options.slabs = settings.slabs == "blob_files" ? SlabBackEnd::kBlobFiles : SlabBackEnd::kExtents;
   options.scrub_bytes_per_s = static_cast<uint64_t>(settings.scrub_bytes);
+  options.store.disk_wait_ms = settings.disk_wait_ms;
+  options.store.disk_probe_ms = kDiskProbeMs;
   options.warm_up_bytes_per_s = static_cast<uint64_t>(settings.warm_up_bytes);
   return options;
 }

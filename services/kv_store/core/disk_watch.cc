@@ -20,13 +20,13 @@ constexpr int64_t kForgetNs = 60'000'000'000;  // what was seen of a disk that n
 
 }  // namespace
 
-int64_t DiskWatch::Allowed(Kind kind, uint64_t bytes) {
-  const uint64_t before = bytes_on_their_way_[static_cast<size_t>(kind)].fetch_add(bytes);
+int64_t DiskWatch::Allowed(Side side, uint64_t bytes) {
+  const uint64_t before = bytes_on_their_way_[static_cast<size_t>(side)].fetch_add(bytes);
   return static_cast<int64_t>(before + bytes) * kNsPerByte;
 }
 
-std::atomic<int64_t>* DiskWatch::Begin(Kind kind, int64_t due_ns) {
-  for (std::atomic<int64_t>& slot : due_ns_[static_cast<size_t>(kind)]) {
+std::atomic<int64_t>* DiskWatch::Begin(Side side, int64_t due_ns) {
+  for (std::atomic<int64_t>& slot : due_ns_[static_cast<size_t>(side)]) {
     int64_t free = 0;
     if (slot.load(std::memory_order_relaxed) == 0 && slot.compare_exchange_strong(free, due_ns)) return &slot;
   }
@@ -35,16 +35,15 @@ std::atomic<int64_t>* DiskWatch::Begin(Kind kind, int64_t due_ns) {
 
 void DiskWatch::End(const Call& call) {
   const int64_t now_ns = clock_->SteadyNs();
-  const auto kind = static_cast<size_t>(call.kind_);
-  bytes_on_their_way_[kind] -= call.bytes_;
+  const auto side = static_cast<size_t>(SideOf(call.kind_));
+  bytes_on_their_way_[side] -= call.bytes_;
   if (call.slot_ != nullptr) call.slot_->store(0);
   const auto wait_ns = static_cast<double>(std::max<int64_t>(0, now_ns - call.due_ns_));
   const bool stood_still = wait_ns > kStandsStillNs;
   if (call.kind_ == Kind::kBuffered && !stood_still) return;
-  if (call.kind_ == Kind::kRead && now_ns - call.begin_ns_ < kFromMemoryNs) return;
+  if (call.kind_ == Kind::kCachedRead && now_ns - call.begin_ns_ < kFromMemoryNs) return;
   const MutexLock lock(&mu_);
-  // What a buffered change waits for are the syncs before it.
-  Speed& speed = speeds_[static_cast<size_t>(call.kind_ == Kind::kRead ? Kind::kRead : Kind::kSync)];
+  Speed& speed = speeds_[side];
   const double limit_ns = speed.quick_calls < kCallsToLearn
                               ? kLateMaxNs
                               : std::clamp(kTimesUsual * speed.usual_ns, kLateMinNs, kLateMaxNs);
@@ -60,9 +59,9 @@ void DiskWatch::End(const Call& call) {
   speed.usual_ns += (wait_ns - speed.usual_ns) / std::min(static_cast<double>(speed.quick_calls), kUsualOver);
 }
 
-int64_t DiskWatch::Overdue(Kind kind, int64_t now_ns) const {
+int64_t DiskWatch::Overdue(Side side, int64_t now_ns) const {
   int64_t overdue_ns = 0;
-  for (const std::atomic<int64_t>& slot : due_ns_[static_cast<size_t>(kind)]) {
+  for (const std::atomic<int64_t>& slot : due_ns_[static_cast<size_t>(side)]) {
     if (const int64_t due_ns = slot.load(std::memory_order_relaxed); due_ns != 0) {
       overdue_ns = std::max(overdue_ns, now_ns - due_ns);
     }
@@ -70,11 +69,11 @@ int64_t DiskWatch::Overdue(Kind kind, int64_t now_ns) const {
   return overdue_ns;
 }
 
-bool DiskWatch::IsSlow(Kind kind) const {
+bool DiskWatch::IsSlow(Side side) const {
   const int64_t now_ns = clock_->SteadyNs();
-  if (Overdue(kind, now_ns) > kStandsStillNs) return true;
+  if (Overdue(side, now_ns) > kStandsStillNs) return true;
   const MutexLock lock(&mu_);
-  const Speed& speed = speeds_[static_cast<size_t>(kind)];
+  const Speed& speed = speeds_[static_cast<size_t>(side)];
   return speed.slow && now_ns - speed.last_end_ns < kForgetNs;
 }
 
@@ -84,9 +83,9 @@ StoreDisk DiskWatch::Seen() const {
   seen.last_error_steady_ns = last_error_ns_.load();
   seen.full = full_for_rows_.load() || full_for_slabs_.load();
   const int64_t now_ns = clock_->SteadyNs();
-  for (size_t kind = 0; kind < kKinds; ++kind) {
-    seen.slow = seen.slow || IsSlow(static_cast<Kind>(kind));
-    seen.wait_ns = std::max(seen.wait_ns, Overdue(static_cast<Kind>(kind), now_ns));
+  for (const Side side : {Side::kReading, Side::kWriting}) {
+    seen.slow = seen.slow || IsSlow(side);
+    seen.wait_ns = std::max(seen.wait_ns, Overdue(side, now_ns));
   }
   const MutexLock lock(&mu_);
   for (const Speed& speed : speeds_) {

@@ -9,6 +9,7 @@ namespace epic::kv_store {
 namespace {
 
 using Kind = DiskWatch::Kind;
+using Side = DiskWatch::Side;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
@@ -31,8 +32,8 @@ TEST_F(DiskWatchTest, ADiskThatAnswersAHundredTimesLaterThanItUsedToIsSlow) {
   EXPECT_LT(watch_.Seen().wait_ns, 2'000'000);
   Calls(8, Kind::kSync, 100);
   EXPECT_TRUE(watch_.Seen().slow);
-  EXPECT_TRUE(watch_.IsSlow(Kind::kSync));
-  EXPECT_FALSE(watch_.IsSlow(Kind::kRead));
+  EXPECT_TRUE(watch_.IsSlow(Side::kWriting));
+  EXPECT_FALSE(watch_.IsSlow(Side::kReading));
   EXPECT_GT(watch_.Seen().wait_ns, 50'000'000);
   Calls(10'000, Kind::kSync, 100);
   EXPECT_TRUE(watch_.Seen().slow) << "that it is slow for long does not make it usual";
@@ -117,8 +118,8 @@ TEST_F(DiskWatchTest, BytesThatAreOnTheirWayMayGoFirst) {
 TEST_F(DiskWatchTest, WhatIsReadFromMemorySaysNothing) {
   Calls(200, Kind::kRead, 1);
   for (int time = 0; time < 8; ++time) {
-    Calls(100, Kind::kRead, 0);
-    Calls(1, Kind::kRead, 100);
+    Calls(100, Kind::kCachedRead, 0);
+    Calls(1, Kind::kCachedRead, 100);
   }
   EXPECT_TRUE(watch_.Seen().slow);
 }
@@ -131,6 +132,18 @@ TEST_F(DiskWatchTest, ADiskThatNobodyAsksIsNotHeldToBeSlow) {
   clock_.AdvanceMs(1'000);
   EXPECT_FALSE(watch_.Seen().slow);
   EXPECT_EQ(watch_.Seen().wait_ns, 0);
+}
+
+TEST_F(DiskWatchTest, ChangesThatNobodySyncsSaySomethingOnlyWhenTheyStandStill) {
+  Calls(200, Kind::kSync, 1);
+  Calls(100, Kind::kBuffered, 300);
+  EXPECT_FALSE(watch_.Seen().slow);
+  Calls(1, Kind::kBuffered, 1100);
+  EXPECT_TRUE(watch_.IsSlow(Side::kWriting));
+  Calls(100, Kind::kBuffered, 0);
+  EXPECT_TRUE(watch_.IsSlow(Side::kWriting));
+  Calls(16, Kind::kSync, 1);
+  EXPECT_FALSE(watch_.Seen().slow);
 }
 
 }  // namespace

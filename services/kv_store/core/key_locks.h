@@ -7,16 +7,21 @@
 
 #include "absl/base/thread_annotations.h"
 #include "common/base/mutex.h"
+#include "services/kv_store/core/disk_calls.h"
 #include "services/kv_store/core/rows.h"
 
 namespace epic::kv_store {
 
 class KeyLocks {
  public:
-  void Lock(const ContextKey& key) {
+  // False: it could not be had in `wait_ms`; 0: as long as it takes.
+  bool Lock(const ContextKey& key, int64_t wait_ms) {
+    const Patience patience(wait_ms);
     MutexLock lock(&mu_);
-    while (busy_.contains(key)) changed_.Wait(&mu_);
-    busy_.insert(key);
+    while (busy_.contains(key)) {
+      if (!patience.Wait(&changed_, &mu_)) return false;
+    }
+    return busy_.insert(key).second;
   }
   void Unlock(const ContextKey& key) {
     MutexLock lock(&mu_);
@@ -32,14 +37,20 @@ class KeyLocks {
 
 class KeyLock {
  public:
-  KeyLock(KeyLocks* locks, ContextKey key) : locks_(locks), key_(std::move(key)) { locks_->Lock(key_); }
-  ~KeyLock() { locks_->Unlock(key_); }
+  KeyLock(KeyLocks* locks, ContextKey key, int64_t wait_ms = 0)
+      : locks_(locks), key_(std::move(key)), held_(locks_->Lock(key_, wait_ms)) {}
+  ~KeyLock() {
+    if (held_) locks_->Unlock(key_);
+  }
   KeyLock(const KeyLock&) = delete;
   KeyLock& operator=(const KeyLock&) = delete;
+  // Always, unless it waited for a bounded time.
+  bool held() const { return held_; }
 
  private:
   KeyLocks* const locks_;
   const ContextKey key_;
+  const bool held_;
 };
 
 }  // namespace epic::kv_store

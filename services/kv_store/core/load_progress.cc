@@ -21,7 +21,7 @@ void LoadProgress::SetReady(uint32_t layer) {
   std::vector<Waiter> done;  // told without the lock
   {
     MutexLock lock(&mu_);
-    EPIC_CHECK(!failed_);
+    if (failed_) return;
     ready_.store(std::max(ready_.load(), layer + 1), std::memory_order_release);
     done = TakeWaiters(layer);
     changed_.SignalAll();
@@ -34,7 +34,7 @@ void LoadProgress::Fail(const absl::Status& status) {
   std::vector<Waiter> done;
   {
     MutexLock lock(&mu_);
-    EPIC_CHECK(!failed_);
+    if (failed_) return;
     error_ = status;
     failed_.store(true, std::memory_order_release);
     done = TakeWaiters(std::numeric_limits<uint32_t>::max());

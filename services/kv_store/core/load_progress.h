@@ -23,9 +23,11 @@ class LoadProgress {
 
   // --- by the one thread that loads
 
-  // This layer and those before it are in memory and verified. REQUIRES: not failed.
+  // This layer and those before it are in memory and verified. Does nothing once it has failed.
   void SetReady(uint32_t layer) ABSL_LOCKS_EXCLUDED(mu_);
-  // The layers that are not ready never will be. REQUIRES: !status.ok(), not failed.
+
+  // By that thread, or by who takes the load for too late: the layers that are not ready never will be. The
+  // first one counts. REQUIRES: !status.ok().
   void Fail(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
 
   // --- by readers

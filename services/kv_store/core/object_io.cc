@@ -54,6 +54,7 @@ absl::Status FillObject(SlabStore* slabs, const DiskCopy& copy, const OpenedObje
       return absl::DataLossError(ToAbsl("wrong checksum in layer " + std::to_string(layer)));
     }
     opened.progress->SetReady(layer);
+    if (opened.progress->HasFailed()) return absl::CancelledError("it came too late");
     const bool is_last = layer + 1 == head.layout.layers;
     return is_last || go_on() ? absl::OkStatus() : absl::CancelledError("told to stop");
   };

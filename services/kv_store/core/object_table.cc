@@ -201,7 +201,7 @@ void ObjectTable::ClearDisk(Entry* entry, Leaving leaving) {
 }
 
 void ObjectTable::EndLoading(uint32_t index) {
-  entries_[index].loading = false;
+  entries_[index].loading = entries_[index].late = false;
   shared_loads_.erase(index);
   loaded_.SignalAll();
 }
@@ -269,7 +269,8 @@ ObjectTable::Found ObjectTable::Find(const ContextRef& context, const ObjectVari
   const ChangeLock lock(this);
   uint32_t index = FindEntry(context, variant);
   ObjectPtr shared;
-  while (index != kNone && entries_[index].memory == nullptr && entries_[index].loading) {
+  while (index != kNone && entries_[index].memory == nullptr && entries_[index].loading &&
+         !entries_[index].late) {
     const auto load = want == Want::kStreaming ? shared_loads_.find(index) : shared_loads_.end();
     if (load != shared_loads_.end()) {
       shared = load->second;
@@ -282,6 +283,10 @@ ObjectTable::Found ObjectTable::Find(const ContextRef& context, const ObjectVari
   Found found = Answer(index, fingerprint, layout);
   if (found.cause != MissCause::kLayoutMismatch && shared != nullptr) found.object = std::move(shared);
   if (index == kNone || found.object != nullptr || found.cause == MissCause::kLayoutMismatch) return found;
+  if (entries_[index].loading) {
+    found.cause = MissCause::kDiskSlow;
+    return found;
+  }
   found.disk = CopyOf(entries_[index]);
   entries_[index].loading = true;
   return found;
@@ -310,6 +315,17 @@ void ObjectTable::ShareLoad(const TenantObjectKey& key, uint64_t number, const O
   const Entry& entry = entries_[index];
   if (!entry.loading || !entry.on_disk() || entry.disk_number != number) return;
   shared_loads_[index] = object;
+  loaded_.SignalAll();
+}
+
+void ObjectTable::LoadIsLate(const TenantObjectKey& key, uint64_t number) {
+  const ChangeLock lock(this);
+  const uint32_t index = FindEntry(key);
+  if (index == kNone) return;
+  Entry& entry = entries_[index];
+  if (!entry.loading || entry.disk_number != number) return;
+  entry.late = true;
+  shared_loads_.erase(index);
   loaded_.SignalAll();
 }
 

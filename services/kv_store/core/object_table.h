@@ -93,7 +93,8 @@ class ObjectTable {
     MissCause cause = MissCause::kNeverStored;
   };
   enum class Want { kWhole, kStreaming };
-  // Counts a use. Waits while another thread loads the same object; with kStreaming until that has shared it.
+  // Counts a use. Waits while another thread loads the same object, unless that is late: then it is a miss;
+  // with kStreaming until that has shared it.
   Found Find(const ContextRef& context, const ObjectVariant& variant, const KvLayout& layout,
              Want want = Want::kWhole) ABSL_LOCKS_EXCLUDED(mu_);
   // Readers that want it streaming get `object`, whose layers may be still to come, while it is loaded from
@@ -107,6 +108,10 @@ class ObjectTable {
   // returns what readers get from now on; nullptr: nothing.
   ObjectPtr FinishLoad(const TenantObjectKey& key, uint64_t number, const ObjectPtr& object)
       ABSL_LOCKS_EXCLUDED(mu_);
+
+  // Whoever loads copy `number` waits no longer for it; FinishLoad comes later. Until then readers do not
+  // wait for it either.
+  void LoadIsLate(const TenantObjectKey& key, uint64_t number) ABSL_LOCKS_EXCLUDED(mu_);
 
   // What readers get from memory now, or nullptr. Marks no use, and waits for no load.
   ObjectPtr InMemory(const TenantObjectKey& key) const ABSL_LOCKS_EXCLUDED(mu_);
@@ -185,6 +190,7 @@ class ObjectTable {
     EntrySlot disk_slot = kNoEntry;
     uint32_t disk_layout = kNone;  // kNone: no copy on disk
     bool loading = false;
+    bool late = false;            // loading, and nobody waits for that any more
     bool disk_is_memory = false;  // both copies are of the same compile
     uint64_t disk_number = 0;
     uint64_t ticket = 0;  // of `memory`

@@ -35,8 +35,10 @@
 #include "common/storage/kv_store.h"
 #include "services/kv_store/core/arena.h"
 #include "services/kv_store/core/arena_writer.h"
+#include "services/kv_store/core/disk_calls.h"
 #include "services/kv_store/core/disk_watch.h"
 #include "services/kv_store/core/key_locks.h"
+#include "services/kv_store/core/load_progress.h"
 #include "services/kv_store/core/object_table.h"
 #include "services/kv_store/core/record_table.h"
 #include "services/kv_store/core/row_slab_store.h"
@@ -69,6 +71,11 @@ struct StoreOptions {
   std::map<std::string, TenantQuota> quotas;  // by tenant; others may take what there is
   const Clock* clock = SystemClock::Get();    // outlives the store
   uint32_t load_threads = 2;                  // that read objects for AcquireStreaming
+  // For how long a call waits for the disk, beyond what its bytes need; 0: as long as it takes. Objects on
+  // disk are a miss then, and changes may be made later (store_patience.cc).
+  int64_t disk_wait_ms = 0;
+  // How often a slow disk is tried, so that it is seen to be quick again; 0: never.
+  int64_t disk_probe_ms = 0;
   WriteBehind::Options writer;
   Scrubber::Options scrubber;  // off by default
   WarmUpOptions warm_up;       // off by default
@@ -119,7 +126,7 @@ class StoreCore final : public KvStore {
   // for people.
   bool MayFit(const KvLayout& layout);
   StoreUsage Usage() override;
-  StoreDisk Disk() override { return watch_.Seen(); }
+  StoreDisk Disk() override;
 
   // Of the region (arena.h) of what readers of the key get from memory now; 0: nothing. Never blocks on the
   // disk.
@@ -185,8 +192,9 @@ class StoreCore final : public KvStore {
   // Reads to memory what was used most before the start (warm_up.h). Runs by itself, once, on a thread.
   void WarmUpPass(const ScrubPace& pace);
   WarmUpCounts WarmedUp() const;
-  // Writes what is queued and ends the writer. Later calls of the store still work; objects committed from
-  // then on stay in memory only. Idempotent.
+  // Writes what is queued, as far as the disk takes it in time, and ends the writer. Waits for calls of the
+  // disk that were begun. Later calls of the store still work; objects committed from then on stay in memory
+  // only. Idempotent.
   void Stop();
 
  private:
@@ -198,6 +206,13 @@ class StoreCore final : public KvStore {
   absl::Status LoadObjects();
   absl::Status ScanAll(Table table, const std::function<bool(std::string_view, std::string_view)>& visit);
 
+  // What the calls of that name do, for as long as it takes.
+  absl::StatusOr<CreateResult> CreateNow(const NewContext& context);
+  absl::StatusOr<std::vector<TokenId>> GetTokensNow(std::string_view tenant, const CacheId& id);
+  absl::StatusOr<ContextRecord> UpdateNow(const ContextKey& key, const ContextPatch& patch);
+  absl::Status SetStateNow(const ContextKey& key, ContextState state, int64_t compile_ms,
+                           std::string_view error);
+  absl::Status DropNow(const TenantObjectKey& object);
   absl::StatusOr<std::vector<TokenId>> ReadTokens(const ContextKey& key);
   absl::Status CheckStoredTokens(const ContextKey& key, const NewContext& context, bool* rewrite);
   std::vector<uint64_t> AddObjectRemovals(const ContextKey& key, WriteBatch* batch);
@@ -216,13 +231,27 @@ class StoreCore final : public KvStore {
                                     ObjectTable::Want want);
   AcquireResult LoadFromDisk(const TenantObjectKey& key, const Digest& model_identity, const DiskCopy& copy,
                              ObjectTable::Want want);
+  // The same, while the caller waits in bounded time.
+  AcquireResult LoadInTime(const TenantObjectKey& key, const Digest& model_identity, const DiskCopy& copy,
+                           ObjectTable::Want want);
   using Fill = std::function<AcquireResult(const std::function<bool()>& go_on)>;
   bool LoadInBackground(Fill fill) ABSL_LOCKS_EXCLUDED(loads_mu_);
   AcquireResult EndLoad(const TenantObjectKey& key, uint64_t number, const ObjectPtr& object,
                         const absl::Status& status);
+  // From now on the load fails if its layers do not come in time.
+  void WatchLoad(const TenantObjectKey& key, const DiskCopy& copy, std::shared_ptr<LoadProgress> progress)
+      ABSL_LOCKS_EXCLUDED(loads_mu_);
+  void FailLateLoads() ABSL_LOCKS_EXCLUDED(loads_mu_);
+  // Who loaded copy `number` stops waiting.
+  void LeaveLoad(const TenantObjectKey& key, uint64_t number, DiskCalls::End end);
+  // Whether writing is so slow that nothing waits for it which need not.
+  bool IsWritingSlow() const;
+  void ProbeDisk();
+  void ProbeReading();
   void Quarantine(const TenantObjectKey& key, uint64_t number, MissCause cause);
   std::vector<TenantObjectKey> HottestOnDisk();
   bool WarmUpObject(const TenantObjectKey& key, const ScrubPace& pace);
+  bool WarmUpCopy(const TenantObjectKey& key, const Digest& model_identity, const DiskCopy& copy);
   bool WaitForIdleDisk(uint64_t bytes, const ScrubPace& pace);
   bool ScrubObject(const TenantObjectKey& key, const DiskCopy& copy, const ScrubPace& pace);
   // Publishes `object` the first time; after that, with what `published` says of it, only tries the disk
@@ -282,12 +311,30 @@ class StoreCore final : public KvStore {
   std::atomic<uint64_t> warm_up_pauses_{0};
   std::atomic<uint64_t> warm_up_errors_{0};
 
+  // A load whose layers somebody may wait for.
+  struct WatchedLoad {
+    TenantObjectKey key;
+    uint64_t number = 0;
+    uint64_t bytes = 0;
+    uint32_t layers = 0;
+    std::shared_ptr<LoadProgress> progress;
+    uint32_t ready = 0;  // layers, when it was looked at last
+    Patience patience;   // for the next one
+  };
   Mutex loads_mu_;
   CondVar load_ended_;
   uint64_t background_loads_ ABSL_GUARDED_BY(loads_mu_) = 0;
+  std::vector<WatchedLoad> watched_loads_ ABSL_GUARDED_BY(loads_mu_);
+  uint64_t late_loads_ ABSL_GUARDED_BY(loads_mu_) = 0;
   std::atomic<bool> stopping_{false};
+  uint32_t probe_place_ = 0;  // of the prober's thread
+
   // The threads of each of these use all of the above.
+  DiskCalls reads_;    // of calls that wait for the disk
+  DiskCalls changes_;  // the same
   std::unique_ptr<ThreadExecutor> loader_;
+  std::unique_ptr<Scrubber> minder_;  // of loads
+  std::unique_ptr<Scrubber> prober_;
   std::unique_ptr<Scrubber> warmer_;
   std::unique_ptr<Scrubber> scrubber_;
   std::unique_ptr<WriteBehind> writer_;

@@ -17,6 +17,7 @@ namespace {
 constexpr uint64_t kDiskReserveBytes = uint64_t{64} << 20;
 // A disk that does not take that many deletions gets no more objects until it does.
 constexpr size_t kMaxOrphans = 1024;
+constexpr int64_t kRetryMs = 1000;
 
 bool IsStorageFull(const absl::Status& status) {
   return status.code() == absl::StatusCode::kResourceExhausted;
@@ -138,8 +139,9 @@ std::unique_ptr<ArenaRegion> StoreCore::AllocateRegion(const KvLayout& layout) {
         BytesToEvict(options_.watermarks, arena_->numbers().used_bytes, bytes, arena_->capacity_bytes());
     if (!objects_.EvictFromMemory(std::max(bytes, batch)).empty()) continue;
     // What is left is leased, or on its way to disk and free to go after that; if nothing is on its way, the
-    // last of it may have arrived just now.
-    if (writer_->WaitForProgress()) continue;
+    // last of it may have arrived just now. A disk that is too slow is not to keep memory full.
+    if (!IsWritingSlow() && writer_->WaitForProgress()) continue;
+    if (options_.disk_wait_ms > 0 && writer_->GiveUp(std::max(bytes, batch))) continue;
     if (objects_.EvictFromMemory(std::max(bytes, batch)).empty()) return AllocateSlabs(arena_.get(), layout);
   }
 }
@@ -169,7 +171,10 @@ absl::Status StoreCore::CommitObject(const TenantObjectKey& key, const ObjectPtr
   const bool again = published->has_value();
   bool wait = false;
   {
-    const KeyLock lock(&locks_, key.context);
+    const KeyLock lock(&locks_, key.context, options_.disk_wait_ms);
+    if (!lock.held()) {
+      return RetryLater(ErrorCode::kDeadline, "another change of this context waits for the disk", kRetryMs);
+    }
     EPIC_ASSIGN_OR_RETURN(const ContextRecord record, records_.Get(key.context));
     wait = record.durability == Durability::kObject;
     if (!again) {
@@ -182,7 +187,7 @@ absl::Status StoreCore::CommitObject(const TenantObjectKey& key, const ObjectPtr
   if (options_.disk_bytes_max == 0 || visible.on_disk) return absl::OkStatus();
   WriteBehind::Item item{.key = key, .object = visible.object, .ticket = visible.ticket, .durable = wait};
   if (wait) return writer_->EnqueueAndWait(std::move(item));
-  if (visible.first && !again) writer_->Enqueue(std::move(item));
+  if (visible.first && !again) writer_->Enqueue(std::move(item), /*may_wait=*/!IsWritingSlow());
   return absl::OkStatus();
 }
 
@@ -209,7 +214,7 @@ absl::StatusOr<AcquireResult> StoreCore::Get(std::string_view tenant, const Obje
   }
   ObjectTable::Found found = objects_.Find(context, key.variant, layout, want);
   if (!found.disk.has_value()) return AcquireResult{.object = std::move(found.object), .cause = found.cause};
-  return LoadFromDisk({{std::string(tenant), key.id}, key.variant}, record.model_identity, *found.disk, want);
+  return LoadInTime({{std::string(tenant), key.id}, key.variant}, record.model_identity, *found.disk, want);
 }
 
 uint64_t StoreCore::GenerationInMemory(std::string_view tenant, const ObjectKey& key) {
@@ -233,7 +238,11 @@ AcquireResult StoreCore::LoadFromDisk(const TenantObjectKey& key, const Digest& 
     if (!status.ok()) opened.progress->Fail(status);
     return result;
   };
-  objects_.ShareLoad(key, copy.number, opened->object);
+  // A load that is shared ends when it is late; one that is not comes late, and is not lost.
+  if (want == ObjectTable::Want::kStreaming || !reads_.bounded()) {
+    WatchLoad(key, copy, opened->progress);
+    objects_.ShareLoad(key, copy.number, opened->object);
+  }
   if (want == ObjectTable::Want::kStreaming && !IsSmall(copy.layout) && LoadInBackground(fill)) {
     return {.object = opened->object, .cause = MissCause::kEvicted};
   }
@@ -329,8 +338,7 @@ bool StoreCore::MayFit(const KvLayout& layout) {
   return free >= needed;
 }
 
-absl::Status StoreCore::DropObject(std::string_view tenant, const ObjectKey& key) {
-  const TenantObjectKey object{{std::string(tenant), key.id}, key.variant};
+absl::Status StoreCore::DropNow(const TenantObjectKey& object) {
   const KeyLock lock(&locks_, object.context);
   const auto copy = objects_.DiskCopyOf(object);
   absl::Status status;

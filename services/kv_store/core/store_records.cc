@@ -14,6 +14,10 @@ namespace epic::kv_store {
 namespace {
 
 constexpr size_t kExpiryBatch = 64;
+constexpr int64_t kMaxMindMs = 250;
+constexpr uint32_t kReadThreads = 32;
+constexpr uint32_t kLateReadsMax = 8;
+constexpr uint32_t kChangeThreads = 64;  // that may share one sync of the log
 constexpr size_t kTombstoneBatch = 256;
 constexpr size_t kQueuedLoadsMax = 64;
 constexpr uint64_t kMaxTokens = uint64_t{1} << 24;
@@ -36,7 +40,9 @@ StoreCore::StoreCore(std::unique_ptr<TableStore> tables, std::shared_ptr<Arena> 
       disk_limit_(options.disk_bytes_max / 10 * 9),
       arena_(std::move(arena)),
       records_(options.clock),
-      objects_(options.clock, {.eviction = options.eviction, .quotas = options.quotas}) {}
+      objects_(options.clock, {.eviction = options.eviction, .quotas = options.quotas}),
+      reads_({.wait_ms = options.disk_wait_ms, .threads_max = kReadThreads, .late_max = kLateReadsMax}),
+      changes_({.wait_ms = options.disk_wait_ms, .threads_max = kChangeThreads, .late_max = 1}) {}
 
 StoreCore::~StoreCore() { Stop(); }
 
@@ -52,8 +58,10 @@ absl::StatusOr<std::unique_ptr<StoreCore>> StoreCore::Open(std::unique_ptr<Table
   }
   EPIC_RETURN_IF_ERROR(store->Load());
   store->loader_ = std::make_unique<ThreadExecutor>(options.load_threads, kQueuedLoadsMax);
+  WriteBehind::Options writer = options.writer;
+  writer.wait_ms = options.disk_wait_ms;
   store->writer_ = std::make_unique<WriteBehind>(
-      options.writer, [core](const WriteBehind::Item& item) { return core->WriteObject(item); },
+      writer, [core](const WriteBehind::Item& item) { return core->WriteObject(item); },
       [core] { core->Housekeep(); });
   store->scrubber_ =
       std::make_unique<Scrubber>(options.scrubber, [core](const ScrubPace& pace) { core->ScrubPass(pace); });
@@ -61,6 +69,16 @@ absl::StatusOr<std::unique_ptr<StoreCore>> StoreCore::Open(std::unique_ptr<Table
       Scrubber::Options{
           .bytes_per_s = options.warm_up.bytes_per_s, .period_ms = options.warm_up.delay_ms, .once = true},
       [core](const ScrubPace& pace) { core->WarmUpPass(pace); });
+  if (options.disk_wait_ms > 0) {
+    store->minder_ = std::make_unique<Scrubber>(
+        Scrubber::Options{.bytes_per_s = 1,
+                          .period_ms = std::clamp<int64_t>(options.disk_wait_ms / 4, 1, kMaxMindMs)},
+        [core](const ScrubPace&) { core->FailLateLoads(); });
+  }
+  store->prober_ =
+      std::make_unique<Scrubber>(Scrubber::Options{.bytes_per_s = options.disk_probe_ms > 0 ? 1u : 0u,
+                                                   .period_ms = options.disk_probe_ms},
+                                 [core](const ScrubPace&) { core->ProbeDisk(); });
   return store;
 }
 
@@ -161,7 +179,7 @@ absl::Status StoreCore::WritePlan(const ContextKey& key, const RecordPlan& plan,
   return absl::OkStatus();
 }
 
-absl::StatusOr<CreateResult> StoreCore::CreateContext(const NewContext& context) {
+absl::StatusOr<CreateResult> StoreCore::CreateNow(const NewContext& context) {
   if (context.tokens.empty()) {
     return Error(ErrorCode::kInvalidRequest, "a context needs at least one token", "text");
   }
@@ -201,7 +219,7 @@ absl::StatusOr<ContextRecord> StoreCore::FindByName(std::string_view tenant, con
   return record;
 }
 
-absl::StatusOr<std::vector<TokenId>> StoreCore::GetTokens(std::string_view tenant, const CacheId& id) {
+absl::StatusOr<std::vector<TokenId>> StoreCore::GetTokensNow(std::string_view tenant, const CacheId& id) {
   const ContextKey key{std::string(tenant), id};
   EPIC_ASSIGN_OR_RETURN(const ContextRecord record, records_.Get(key));
   auto tokens = ReadTokens(key);
@@ -219,10 +237,8 @@ absl::StatusOr<ContextPage> StoreCore::ListContexts(std::string_view tenant, con
   return page;
 }
 
-absl::StatusOr<ContextRecord> StoreCore::UpdateContext(std::string_view tenant, const CacheId& id,
-                                                       const ContextPatch& patch) {
+absl::StatusOr<ContextRecord> StoreCore::UpdateNow(const ContextKey& key, const ContextPatch& patch) {
   ExpireDue();
-  const ContextKey key{std::string(tenant), id};
   const KeyLock lock(&locks_, key);
   EPIC_ASSIGN_OR_RETURN(RecordPlan plan, records_.PlanUpdate(key, patch));
   EPIC_RETURN_IF_ERROR(WritePlan(key, plan, nullptr, Sync::kYes));
@@ -256,10 +272,6 @@ absl::StatusOr<bool> StoreCore::RemoveContext(const ContextKey& key, RemovalCaus
   records_.ApplyRemoval(key, *tombstone);
   ForgetObjects(key, removed);
   return tombstone->cause == RemovalCause::kDeleted;
-}
-
-absl::StatusOr<bool> StoreCore::DeleteContext(std::string_view tenant, const CacheId& id) {
-  return RemoveContext({std::string(tenant), id}, RemovalCause::kDeleted);
 }
 
 absl::Status StoreCore::JoinContext(const ContextKey& key, const ReplicaState& state,
@@ -300,9 +312,8 @@ absl::Status StoreCore::JoinContext(const ContextKey& key, const ReplicaState& s
   return absl::OkStatus();
 }
 
-absl::Status StoreCore::SetState(std::string_view tenant, const CacheId& id, ContextState state,
-                                 int64_t compile_ms, std::string_view error) {
-  const ContextKey key{std::string(tenant), id};
+absl::Status StoreCore::SetStateNow(const ContextKey& key, ContextState state, int64_t compile_ms,
+                                    std::string_view error) {
   const KeyLock lock(&locks_, key);
   EPIC_ASSIGN_OR_RETURN(const RecordPlan plan, records_.PlanState(key, state, compile_ms, error));
   return WritePlan(key, plan, nullptr, Sync::kNo);
@@ -372,12 +383,16 @@ void StoreCore::Housekeep() {
 }
 
 void StoreCore::Stop() {
+  if (prober_ != nullptr) prober_->Stop();
   if (warmer_ != nullptr) warmer_->Stop();
   if (scrubber_ != nullptr) scrubber_->Stop();
   stopping_ = true;
   if (loader_ != nullptr) loader_->Stop();
   if (writer_ == nullptr) return;
   writer_->Stop();
+  reads_.Stop();
+  changes_.Stop();
+  if (minder_ != nullptr) minder_->Stop();  // while others wait
   PersistUses();
   tables_->Write({}, Sync::kYes).IgnoreError();  // a disk that fails here loses what was not safe yet
 }

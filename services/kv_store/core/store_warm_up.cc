@@ -72,29 +72,42 @@ bool StoreCore::WarmUpObject(const TenantObjectKey& key, const ScrubPace& pace) 
   if (record.life != RecordTable::Life::kLive) return true;
   const std::optional<DiskCopy> copy = objects_.BeginLoad(key);
   if (!copy.has_value()) return true;  // somebody else was faster, or it is gone
+  DiskCalls::End end = DiskCalls::End::kDone;
+  const std::optional<bool> goes_on =
+      reads_.Ask<bool>([this, key, identity = record.model_identity,
+                        found = *copy] { return WarmUpCopy(key, identity, found); },
+                       DiskMsFor(copy->bytes), &end);
+  if (goes_on.has_value()) return *goes_on;
+  ++warm_up_errors_;
+  LeaveLoad(key, copy->number, end);
+  return false;
+}
+
+// False: the pass is to end. REQUIRES: the caller owes FinishLoad for this copy, which is made here.
+bool StoreCore::WarmUpCopy(const TenantObjectKey& key, const Digest& model_identity, const DiskCopy& copy) {
   const uint64_t most = arena_->capacity_bytes() * options_.warm_up.memory_percent / 100;
-  const bool fits = arena_->numbers().used_bytes + SlabFootprint(copy->layout) <= most;
-  auto region = fits ? AllocateSlabs(arena_.get(), copy->layout) : nullptr;
+  const bool fits = arena_->numbers().used_bytes + SlabFootprint(copy.layout) <= most;
+  auto region = fits ? AllocateSlabs(arena_.get(), copy.layout) : nullptr;
   if (region == nullptr) {
-    objects_.FinishLoad(key, copy->number, nullptr);
+    objects_.FinishLoad(key, copy.number, nullptr);
     return false;
   }
   const auto object =
-      ReadObject(tables_.get(), HomeOf(copy->number), key, record.model_identity, *copy, std::move(region));
+      ReadObject(tables_.get(), HomeOf(copy.number), key, model_identity, copy, std::move(region));
   if (!object.ok()) {
     ++warm_up_errors_;
     const MissCause cause = CauseOf(object.status());
     // A disk that is in trouble is left alone, and keeps what it holds.
-    if (cause != MissCause::kIoError) Quarantine(key, copy->number, cause);
-    objects_.FinishLoad(key, copy->number, nullptr);
+    if (cause != MissCause::kIoError) Quarantine(key, copy.number, cause);
+    objects_.FinishLoad(key, copy.number, nullptr);
     return cause != MissCause::kIoError;
   }
-  objects_.FinishLoad(key, copy->number, *object);
+  objects_.FinishLoad(key, copy.number, *object);
   // One use, for those before the start, which eviction has forgotten.
-  const ObjectTable::Found found = objects_.Find(RefOf(key.context), key.variant, copy->layout);
+  const ObjectTable::Found found = objects_.Find(RefOf(key.context), key.variant, copy.layout);
   if (found.disk.has_value()) objects_.FinishLoad(key, found.disk->number, nullptr);  // evicted meanwhile
   ++warm_up_objects_;
-  warm_up_bytes_ += copy->bytes;
+  warm_up_bytes_ += copy.bytes;
   return true;
 }
 

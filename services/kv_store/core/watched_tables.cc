@@ -58,7 +58,7 @@ absl::Status WatchedTables::Flush(Table table) {
 }
 
 absl::StatusOr<std::optional<std::string>> WatchedTables::Get(Table table, std::string_view key) {
-  const DiskWatch::Call call(watch_, Kind::kRead, 0);
+  const DiskWatch::Call call(watch_, Kind::kCachedRead, 0);
   auto value = inner_->Get(table, key);
   watch_->Note(value.status());
   return value;
@@ -66,7 +66,7 @@ absl::StatusOr<std::optional<std::string>> WatchedTables::Get(Table table, std::
 
 absl::StatusOr<std::optional<uint64_t>> WatchedTables::ReadInto(Table table, std::string_view key,
                                                                 MutableByteSpan out) {
-  const DiskWatch::Call call(watch_, Kind::kRead, out.size());
+  const DiskWatch::Call call(watch_, Kind::kCachedRead, out.size());
   auto size = inner_->ReadInto(table, key, out);
   watch_->Note(size.status());
   return size;

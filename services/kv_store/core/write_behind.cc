@@ -1,8 +1,16 @@
 #include "services/kv_store/core/write_behind.h"
 
+#include <limits>
 #include <utility>
 
+#include "common/status/error.h"
+
 namespace epic::kv_store {
+namespace {
+
+constexpr int64_t kRetryMs = 1000;
+
+}  // namespace
 
 WriteBehind::WriteBehind(const Options& options, std::function<absl::Status(const Item&)> write,
                          std::function<void()> housekeep)
@@ -13,10 +21,18 @@ WriteBehind::WriteBehind(const Options& options, std::function<absl::Status(cons
 
 WriteBehind::~WriteBehind() { Stop(); }
 
-std::shared_ptr<WriteBehind::Job> WriteBehind::Add(Item item) {
+Patience WriteBehind::PatienceFor(uint64_t bytes) const {
+  return Patience(options_.wait_ms == 0 ? 0 : options_.wait_ms + DiskMsFor(bytes));
+}
+
+std::shared_ptr<WriteBehind::Job> WriteBehind::Add(Item item, bool may_wait) {
   const uint64_t bytes = BytesOf(item);
-  while (!stopping_ && !jobs_.empty() && pending_bytes_ + bytes > options_.max_pending_bytes)
-    changed_.Wait(&mu_);
+  const Patience patience = PatienceFor(bytes);
+  while (!stopping_ && !jobs_.empty() && pending_bytes_ + bytes > options_.max_pending_bytes) {
+    if (may_wait && patience.Wait(&changed_, &mu_)) continue;
+    ++dropped_;
+    return nullptr;
+  }
   if (stopping_) return nullptr;
   auto job = std::make_shared<Job>();
   job->item = std::move(item);
@@ -26,25 +42,67 @@ std::shared_ptr<WriteBehind::Job> WriteBehind::Add(Item item) {
   return job;
 }
 
-void WriteBehind::Enqueue(Item item) {
+void WriteBehind::Enqueue(Item item, bool may_wait) {
   MutexLock lock(&mu_);
-  Add(std::move(item));
+  Add(std::move(item), may_wait);
 }
 
 absl::Status WriteBehind::EnqueueAndWait(Item item) {
   MutexLock lock(&mu_);
-  const std::shared_ptr<Job> job = Add(std::move(item));
-  if (job == nullptr) return absl::UnavailableError("the store is stopping");
-  while (!job->done) changed_.Wait(&mu_);
-  return job->result;
+  const Patience patience = PatienceFor(pending_bytes_ + BytesOf(item));
+  const std::shared_ptr<Job> job = Add(std::move(item), /*may_wait=*/true);
+  if (job == nullptr && stopping_) return absl::UnavailableError("the store is stopping");
+  if (job != nullptr) {
+    job->waited_for = true;
+    while (!job->done && patience.Wait(&changed_, &mu_)) {
+    }
+    if (job->done) return job->result;
+    job->waited_for = false;
+  }
+  return RetryLater(ErrorCode::kDeadline,
+                    "the disk of the store did not take the object in time; it is served from memory, and "
+                    "committing it again tries the disk again",
+                    kRetryMs);
 }
 
 bool WriteBehind::WaitForProgress() {
   MutexLock lock(&mu_);
   if (jobs_.empty()) return false;
   const uint64_t before = finished_;
-  while (finished_ == before) changed_.Wait(&mu_);
+  const Patience patience = PatienceFor(BytesOf(jobs_.front()->item));
+  while (finished_ == before) {
+    if (!patience.Wait(&changed_, &mu_)) return false;
+  }
   return true;
+}
+
+std::vector<ObjectPtr> WriteBehind::Drop(uint64_t bytes, bool waited_for_too) {
+  std::vector<ObjectPtr> objects;
+  uint64_t dropped_bytes = 0;
+  for (auto job = jobs_.begin(); job != jobs_.end() && dropped_bytes < bytes;) {
+    if ((*job)->running || ((*job)->waited_for && !waited_for_too)) {
+      ++job;
+      continue;
+    }
+    const uint64_t job_bytes = BytesOf((*job)->item);
+    dropped_bytes += job_bytes;
+    pending_bytes_ -= job_bytes;
+    ++dropped_;
+    ++finished_;
+    objects.push_back(std::move((*job)->item.object));
+    (*job)->result = absl::UnavailableError("the store is stopping");
+    (*job)->done = true;
+    job = jobs_.erase(job);
+  }
+  if (!objects.empty()) changed_.SignalAll();
+  return objects;
+}
+
+bool WriteBehind::GiveUp(uint64_t bytes) {
+  std::vector<ObjectPtr> objects;  // let go of without the lock
+  MutexLock lock(&mu_);
+  objects = Drop(bytes, /*waited_for_too=*/false);
+  return !objects.empty();
 }
 
 void WriteBehind::Drain() {
@@ -58,9 +116,15 @@ uint64_t WriteBehind::pending() const {
   return jobs_.size();
 }
 
+uint64_t WriteBehind::dropped() const {
+  MutexLock lock(&mu_);
+  return dropped_;
+}
+
 void WriteBehind::Stop() {
   {
     MutexLock lock(&mu_);
+    if (!stopping_) until_drop_ = PatienceFor(pending_bytes_);
     stopping_ = true;
     changed_.SignalAll();
   }
@@ -69,13 +133,20 @@ void WriteBehind::Stop() {
 
 void WriteBehind::Run() {
   while (true) {
+    std::vector<ObjectPtr> dropped;  // let go of without the lock
     std::shared_ptr<Job> job;
     {
       MutexLock lock(&mu_);
       bool in_time = true;
       while (jobs_.empty() && !stopping_ && in_time) in_time = changed_.WaitForMs(&mu_, options_.period_ms);
+      if (stopping_ && until_drop_.is_over()) {
+        dropped = Drop(std::numeric_limits<uint64_t>::max(), /*waited_for_too=*/true);
+      }
       if (jobs_.empty() && stopping_) return;
-      if (!jobs_.empty()) job = jobs_.front();
+      if (!jobs_.empty()) {
+        job = jobs_.front();
+        job->running = true;
+      }
     }
     if (job != nullptr) {
       absl::Status result = write_(job->item);

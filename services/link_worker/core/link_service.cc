@@ -10,7 +10,7 @@ namespace epic {
 
 namespace {
 
-constexpr size_t kMissCauses = 1 + static_cast<size_t>(MissCause::kNoMemory);
+constexpr size_t kMissCauses = 1 + static_cast<size_t>(MissCause::kDiskSlow);
 
 }  // namespace
 

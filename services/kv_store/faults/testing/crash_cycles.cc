@@ -35,6 +35,7 @@ WholeStoreOptions CrashCycles::OptionsOf(uint64_t seed, BrokenRule broken, const
   if (seed / 2 % 4 == 3)
     store.quotas = {{"b", {.memory_bytes = 2 * kLargeBytes, .disk_bytes = 2 * kLargeBytes}}};
   store.clock = clock;
+  store.disk_wait_ms = seed % 3 == 0 ? 600'000 : 0;  // calls of the disk on threads of their own, or not
   return options;
 }
 
