@@ -1,5 +1,6 @@
 // epic.v1.KvStoreService over one store: check, convert, call, convert back. Owned by the door
-// (store_door.h); stateless. What may block runs on the door's executor.
+// (store_door.h); stateless. What may block runs on the door's executors: what needs the disk on one of its
+// own, so that nothing else waits behind it.
 #ifndef EPIC_SERVICES_KV_STORE_RPC_KV_STORE_SERVICE_H_
 #define EPIC_SERVICES_KV_STORE_RPC_KV_STORE_SERVICE_H_
 
@@ -24,11 +25,14 @@ using KvStoreServiceBase = v1::KvStoreService::WithRawCallbackMethod_WriteLayers
 
 class KvStoreRpcService final : public KvStoreServiceBase {
  public:
-  // All outlive the service. `on_lookup` hears of every object that was asked for; may be empty.
-  KvStoreRpcService(const StreamParts* streams, Attachments* attachments, LookupObserver on_lookup)
+  // All outlive the service. `disk`: for calls that may wait for the disk. `on_lookup` hears of every object
+  // that was asked for; may be empty.
+  KvStoreRpcService(const StreamParts* streams, const RpcParts* disk, Attachments* attachments,
+                    LookupObserver on_lookup)
       : node_(streams->node),
         store_(streams->node->store()),
         parts_(streams->rpc),
+        disk_parts_(disk),
         streams_(streams),
         attachments_(attachments),
         on_lookup_(std::move(on_lookup)) {}
@@ -117,9 +121,13 @@ class KvStoreRpcService final : public KvStoreServiceBase {
   }
 
  private:
+  // Where a read of these objects is made: apart where it may have to wait for the disk.
+  const RpcParts* PartsFor(const v1::AcquireObjectsRequest& request) const;
+
   StoreNode* const node_;
   KvStore* const store_;
   const RpcParts* const parts_;
+  const RpcParts* const disk_parts_;
   const StreamParts* const streams_;
   Attachments* const attachments_;
   const LookupObserver on_lookup_;

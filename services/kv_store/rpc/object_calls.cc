@@ -54,7 +54,7 @@ uint32_t BitsOf(const ObjectTiers& tiers) { return (tiers.in_memory ? 1u : 0u) |
 grpc::ServerUnaryReactor* KvStoreRpcService::Reserve(grpc::CallbackServerContext* context,
                                                      const v1::ReserveObjectsRequest* request,
                                                      v1::ReserveObjectsResponse* response) {
-  return Answer(parts_, context, "reserve", response,
+  return Answer(disk_parts_, context, "reserve", response,
                 [this, request](const RequestScope&) -> absl::StatusOr<v1::ReserveObjectsResponse> {
                   EPIC_ASSIGN_OR_RETURN(auto items, ItemsOf<ReserveItem>(request->tenant(), request->keys()));
                   for (ReserveItem& item : items) item.source = request->source();
@@ -86,7 +86,7 @@ grpc::ServerUnaryReactor* KvStoreRpcService::Heartbeat(grpc::CallbackServerConte
 grpc::ServerUnaryReactor* KvStoreRpcService::Commit(grpc::CallbackServerContext* context,
                                                     const v1::CommitObjectsRequest* request,
                                                     v1::CommitObjectsResponse* response) {
-  return Answer(parts_, context, "commit", response,
+  return Answer(disk_parts_, context, "commit", response,
                 [this, request](const RequestScope&) -> absl::StatusOr<v1::CommitObjectsResponse> {
                   EPIC_ASSIGN_OR_RETURN(const auto tokens, TokensOf(request->tokens()));
                   EPIC_ASSIGN_OR_RETURN(const auto builds, BuildsOf(request->builds(), tokens.size()));
@@ -110,11 +110,20 @@ grpc::ServerUnaryReactor* KvStoreRpcService::Abort(grpc::CallbackServerContext* 
                 });
 }
 
+const RpcParts* KvStoreRpcService::PartsFor(const v1::AcquireObjectsRequest& request) const {
+  const auto names = NamesOf(request.tenant(), request.keys());
+  if (!names.ok()) return parts_;
+  for (const ObjectTiers& tiers : node_->Exists(*names)) {
+    if (tiers.on_disk && !tiers.in_memory) return disk_parts_;
+  }
+  return parts_;
+}
+
 grpc::ServerUnaryReactor* KvStoreRpcService::Acquire(grpc::CallbackServerContext* context,
                                                      const v1::AcquireObjectsRequest* request,
                                                      v1::AcquireObjectsResponse* response) {
   return Answer(
-      parts_, context, "acquire", response,
+      PartsFor(*request), context, "acquire", response,
       [this, request](const RequestScope&) -> absl::StatusOr<v1::AcquireObjectsResponse> {
         EPIC_ASSIGN_OR_RETURN(const auto items, ItemsOf<AcquireItem>(request->tenant(), request->keys()));
         v1::AcquireObjectsResponse answer;
@@ -179,7 +188,7 @@ grpc::ServerUnaryReactor* KvStoreRpcService::Exists(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* KvStoreRpcService::Drop(grpc::CallbackServerContext* context,
                                                   const v1::DropObjectsRequest* request,
                                                   v1::DropObjectsResponse* response) {
-  return Answer(parts_, context, "drop", response,
+  return Answer(disk_parts_, context, "drop", response,
                 [this, request](const RequestScope&) -> absl::StatusOr<v1::DropObjectsResponse> {
                   EPIC_ASSIGN_OR_RETURN(const auto names, NamesOf(request->tenant(), request->keys()));
                   v1::DropObjectsResponse answer;

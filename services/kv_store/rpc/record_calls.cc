@@ -25,7 +25,7 @@ absl::Status CheckItems(int count) {
 grpc::ServerUnaryReactor* KvStoreRpcService::CreateContext(grpc::CallbackServerContext* context,
                                                            const v1::StoreCreateContextRequest* request,
                                                            v1::StoreCreateContextResponse* response) {
-  return Answer(parts_, context, "create_context", response,
+  return Answer(disk_parts_, context, "create_context", response,
                 [this, request](const RequestScope&) -> absl::StatusOr<v1::StoreCreateContextResponse> {
                   EPIC_ASSIGN_OR_RETURN(const NewContext created, FromProto(*request));
                   EPIC_ASSIGN_OR_RETURN(const CreateResult result, store_->CreateContext(created));
@@ -70,7 +70,7 @@ grpc::ServerUnaryReactor* KvStoreRpcService::FindByName(grpc::CallbackServerCont
 grpc::ServerUnaryReactor* KvStoreRpcService::GetTokens(grpc::CallbackServerContext* context,
                                                        const v1::StoreGetTokensRequest* request,
                                                        v1::StoreGetTokensResponse* response) {
-  return Answer(parts_, context, "get_tokens", response,
+  return Answer(disk_parts_, context, "get_tokens", response,
                 [this, request](const RequestScope&) -> absl::StatusOr<v1::StoreGetTokensResponse> {
                   EPIC_ASSIGN_OR_RETURN(const CacheId id, CacheIdFromProto(request->id(), "id"));
                   EPIC_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
@@ -99,7 +99,7 @@ grpc::ServerUnaryReactor* KvStoreRpcService::ListContexts(grpc::CallbackServerCo
 grpc::ServerUnaryReactor* KvStoreRpcService::UpdateContext(grpc::CallbackServerContext* context,
                                                            const v1::StoreUpdateContextRequest* request,
                                                            v1::StoredContext* response) {
-  return Answer(parts_, context, "update_context", response,
+  return Answer(disk_parts_, context, "update_context", response,
                 [this, request](const RequestScope&) -> absl::StatusOr<v1::StoredContext> {
                   EPIC_ASSIGN_OR_RETURN(const CacheId id, CacheIdFromProto(request->id(), "id"));
                   EPIC_ASSIGN_OR_RETURN(const ContextPatch patch, FromProto(*request));
@@ -112,7 +112,7 @@ grpc::ServerUnaryReactor* KvStoreRpcService::UpdateContext(grpc::CallbackServerC
 grpc::ServerUnaryReactor* KvStoreRpcService::DeleteContext(grpc::CallbackServerContext* context,
                                                            const v1::StoreDeleteContextRequest* request,
                                                            v1::StoreDeleteContextResponse* response) {
-  return Answer(parts_, context, "delete_context", response,
+  return Answer(disk_parts_, context, "delete_context", response,
                 [this, request](const RequestScope&) -> absl::StatusOr<v1::StoreDeleteContextResponse> {
                   EPIC_ASSIGN_OR_RETURN(const CacheId id, CacheIdFromProto(request->id(), "id"));
                   EPIC_ASSIGN_OR_RETURN(const bool existed, store_->DeleteContext(request->tenant(), id));
@@ -125,7 +125,7 @@ grpc::ServerUnaryReactor* KvStoreRpcService::DeleteContext(grpc::CallbackServerC
 grpc::ServerUnaryReactor* KvStoreRpcService::SetState(grpc::CallbackServerContext* context,
                                                       const v1::StoreSetStateRequest* request,
                                                       v1::StoreSetStateResponse* response) {
-  return Answer(parts_, context, "set_state", response,
+  return Answer(disk_parts_, context, "set_state", response,
                 [this, request](const RequestScope&) -> absl::StatusOr<v1::StoreSetStateResponse> {
                   EPIC_ASSIGN_OR_RETURN(const CacheId id, CacheIdFromProto(request->id(), "id"));
                   EPIC_ASSIGN_OR_RETURN(const ContextState state, FromProto(request->state()));

@@ -25,11 +25,13 @@ class RealStoreDoor final : public StoreDoor {
         node_(node),
         timers_(clock_),
         executor_(options.worker_threads, options.worker_queue),
+        disk_executor_(options.worker_threads, options.worker_queue),
         request_ids_(options.id_seed),
         parts_{clock_, &executor_, &request_ids_, std::move(observers.on_call), &ToStoreGrpcStatus},
+        disk_parts_{clock_, &disk_executor_, &request_ids_, parts_.observer, &ToStoreGrpcStatus},
         streams_{node, &parts_, &timers_, options.stall_ms, options.streams_max, &open_streams_, &draining_},
         attachments_(node, &parts_),
-        service_(&streams_, &attachments_, std::move(observers.on_lookup)) {}
+        service_(&streams_, &disk_parts_, &attachments_, std::move(observers.on_lookup)) {}
   ~RealStoreDoor() override { Stop(); }
 
   absl::Status Listen() {
@@ -56,6 +58,7 @@ class RealStoreDoor final : public StoreDoor {
     listener_.Stop(options_.drain_ms);
     timers_.Stop();
     executor_.Stop();
+    disk_executor_.Stop();
   }
 
  private:
@@ -75,8 +78,10 @@ class RealStoreDoor final : public StoreDoor {
   std::atomic<bool> draining_{false};
   TimerThread timers_;
   ThreadExecutor executor_;
+  ThreadExecutor disk_executor_;  // a disk that is slow holds these threads, and no others
   RequestIds request_ids_;
   const RpcParts parts_;
+  const RpcParts disk_parts_;
   const StreamParts streams_;
   Attachments attachments_;
   KvStoreRpcService service_;
