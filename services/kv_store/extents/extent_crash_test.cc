@@ -2,6 +2,7 @@
 // to the byte, whatever was written, freed, used again and erased since. Each seed runs several lives on one
 // disk, with an index that loses its unsynced end too. Prints the seed that fails.
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -53,11 +54,18 @@ class CrashingIndex {
 
 class Lives {
  public:
-  explicit Lives(uint64_t seed) : rng_(seed), files_(std::make_shared<FaultyFileSystem>(seed + 1)) { Open(); }
+  // `steps_fail`: some do, now and then, before the power goes.
+  explicit Lives(uint64_t seed, bool steps_fail)
+      : rng_(seed),
+        steps_fail_(steps_fail),
+        files_(std::make_shared<FaultyFileSystem>(seed + 1, std::numeric_limits<uint64_t>::max(), power_)) {
+    Open();
+  }
 
   // One life: calls until the power is cut.
   void Live() {
     files_->CutPowerAfter(rng_.Below(60));
+    if (steps_fail_) power_->FailAfter(rng_.Below(20), 1 + rng_.Below(2));
     for (int step = 0; step < 30 && !files_->power_is_cut(); ++step) Step();
     store_.reset();
     files_->Crash(&rng_);
@@ -122,6 +130,8 @@ class Lives {
   }
 
   Rng rng_;
+  const bool steps_fail_;
+  const std::shared_ptr<Power> power_ = std::make_shared<Power>();
   const std::shared_ptr<FaultyFileSystem> files_;
   CrashingIndex index_;
   std::unique_ptr<ExtentSlabStore> store_;
@@ -129,20 +139,28 @@ class Lives {
   uint64_t checked_ = 0;
 };
 
-TEST(ExtentCrashTest, WhatTheIndexNamesSurvivesEveryPowerCut) {
+// Returns how many images were compared.
+uint64_t RunLives(uint64_t seeds, bool steps_fail) {
   uint64_t checked = 0;
-  for (uint64_t seed = 1; seed <= 200; ++seed) {
+  for (uint64_t seed = 1; seed <= seeds && !::testing::Test::HasFailure(); ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    Lives run(seed);
+    Lives run(seed, steps_fail);
     for (int life = 0; life < 8 && !::testing::Test::HasFailure(); ++life) run.Live();
     checked += run.checked();
-    if (::testing::Test::HasFailure()) {
+    if (::testing::Test::HasFailure())
       std::printf("seed %llu fails\n", static_cast<unsigned long long>(seed));
-      return;
-    }
   }
-  std::printf("200 seeds, 1600 power cuts, %llu images compared\n", static_cast<unsigned long long>(checked));
-  EXPECT_GT(checked, 1600u) << "too few images to prove anything";
+  std::printf("%llu seeds of 8 power cuts, %llu images compared\n", static_cast<unsigned long long>(seeds),
+              static_cast<unsigned long long>(checked));
+  return checked;
+}
+
+TEST(ExtentCrashTest, WhatTheIndexNamesSurvivesEveryPowerCut) {
+  EXPECT_GT(RunLives(200, /*steps_fail=*/false), 1600u) << "too few images to prove anything";
+}
+
+TEST(ExtentCrashTest, AndStepsThatFailedBeforeTheCut) {
+  EXPECT_GT(RunLives(100, /*steps_fail=*/true), 800u) << "too few images to prove anything";
 }
 
 // One write, cut at each of its steps: before it returned OK it may be lost, afterwards it may not.

@@ -74,10 +74,7 @@ absl::StatusOr<ExtentFiles::OpenFile> ExtentFiles::OpenOne(uint32_t number) {
   EPIC_ASSIGN_OR_RETURN(opened.file, files_->Open(PathOf(number)));
   opened.max_pages = file_pages_;
   EPIC_ASSIGN_OR_RETURN(const bool has_header, HasHeader(opened.file.get(), number, &opened.max_pages));
-  if (!has_header) {
-    EPIC_RETURN_IF_ERROR(WriteHeader(opened.file.get(), number));
-    EPIC_RETURN_IF_ERROR(files_->SyncFolder(folder_));
-  }
+  if (!has_header) EPIC_RETURN_IF_ERROR(WriteHeader(opened.file.get(), number));
   EPIC_ASSIGN_OR_RETURN(const uint64_t size, opened.file->Size());
   opened.pages = std::min<uint64_t>(size / kSlabPageBytes, opened.max_pages);
   return opened;
@@ -95,6 +92,8 @@ absl::Status ExtentFiles::Open() {
     EPIC_ASSIGN_OR_RETURN(OpenFile file, OpenOne(number));
     opened.push_back(std::move(file));
   }
+  // A process that died, or a sync that failed, may have left names that no sync has made certain.
+  if (count > 0) EPIC_RETURN_IF_ERROR(files_->SyncFolder(folder_));
   MutexLock lock(&mu_);
   open_ = std::move(opened);
   return absl::OkStatus();
@@ -128,6 +127,7 @@ absl::StatusOr<SlabExtent> ExtentFiles::Grow(uint64_t wanted_pages, uint64_t max
   if (file == nullptr) {
     if (number == kMaxFiles) return Error(ErrorCode::kStorageFull, "the store has too many extent files");
     EPIC_ASSIGN_OR_RETURN(OpenFile opened, OpenOne(number));
+    EPIC_RETURN_IF_ERROR(files_->SyncFolder(folder_));
     file = opened.file.get();
     begin = opened.pages;
     end = opened.max_pages;
