@@ -4,7 +4,8 @@
 //
 // Crash rules. Write() batches are atomic; with Sync::kYes they, and all batches before them, survive a crash
 // once the call returned; after a crash the unsynced ones that survive are a prefix. PutUnlogged() survives
-// only from the next Flush() of its table on.
+// only from the next Flush() of its table on. What a write that failed leaves on the disk is not known until
+// the next one succeeds: from then on it is undone, also after a crash.
 #ifndef EPIC_SERVICES_KV_STORE_CORE_TABLE_STORE_H_
 #define EPIC_SERVICES_KV_STORE_CORE_TABLE_STORE_H_
 
@@ -99,6 +100,8 @@ class TableStore {
   virtual uint64_t PhysicalBytes() = 0;
   // Bytes that the tables could still grow by before the disk is full, whoever fills it.
   virtual uint64_t FreeBytes() = 0;
+  // Is told of failures of the disk that no call returned, from then on.
+  virtual void SetErrorSink(std::function<void(const absl::Status&)> /*sink*/) {}
   // Gives back the space of deleted rows and makes deleted bytes physically gone. May take long.
   virtual absl::Status Reclaim() = 0;
 };

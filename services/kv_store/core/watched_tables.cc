@@ -33,7 +33,9 @@ uint64_t BytesOf(const WriteBatch& batch) {
 }  // namespace
 
 WatchedTables::WatchedTables(std::unique_ptr<TableStore> inner, DiskWatch* watch)
-    : inner_(std::move(inner)), watch_(watch) {}
+    : inner_(std::move(inner)), watch_(watch) {
+  inner_->SetErrorSink([watch](const absl::Status& status) { watch->Note(status); });
+}
 
 absl::Status WatchedTables::Write(const WriteBatch& batch, Sync sync) {
   const DiskWatch::Call call(watch_, sync == Sync::kYes ? Kind::kSync : Kind::kBuffered, BytesOf(batch));

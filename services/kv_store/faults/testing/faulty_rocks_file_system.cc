@@ -175,6 +175,17 @@ void FaultyRocksFileSystem::FailNth(RocksOp op, uint64_t n, uint64_t calls) {
   failing.last = failing.first + calls - 1;
 }
 
+void FaultyRocksFileSystem::FailNamed(RocksOp op, const std::string& part, uint64_t calls) {
+  MutexLock lock(&mu_);
+  failing_[static_cast<size_t>(op)].part = part;
+  failing_[static_cast<size_t>(op)].named = calls;
+}
+
+void FaultyRocksFileSystem::SetLostOfFailedSyncs(int percent) {
+  MutexLock lock(&mu_);
+  lost_of_failed_syncs_ = percent;
+}
+
 uint64_t FaultyRocksFileSystem::Calls(RocksOp op) {
   MutexLock lock(&mu_);
   return failing_[static_cast<size_t>(op)].calls;
@@ -205,6 +216,15 @@ IOStatus FaultyRocksFileSystem::Begin(RocksOp op) {
   return fails ? IOStatus::IOError("injected") : IOStatus::OK();
 }
 
+IOStatus FaultyRocksFileSystem::BeginOf(RocksOp op, const Content& content) {
+  IOStatus status = Begin(op);
+  Failing& failing = failing_[static_cast<size_t>(op)];
+  if (!status.ok() || failing.named == 0 || content.name.find(failing.part) == std::string::npos)
+    return status;
+  --failing.named;
+  return IOStatus::IOError("injected");
+}
+
 bool FaultyRocksFileSystem::Strikes(int chance) {
   return chance > 0 && rng_.Below(100) < static_cast<uint64_t>(chance);
 }
@@ -220,7 +240,7 @@ uint64_t FaultyRocksFileSystem::UsedLocked() {
 IOStatus FaultyRocksFileSystem::Append(Content* content, std::string_view bytes) {
   power_->Pass(bytes.size());
   MutexLock lock(&mu_);
-  IOStatus status = Begin(RocksOp::kAppend);
+  IOStatus status = BeginOf(RocksOp::kAppend, *content);
   if (!status.ok()) return status;
   const uint64_t used = UsedLocked();
   const uint64_t room = capacity_bytes_ > used ? capacity_bytes_ - used : 0;
@@ -231,7 +251,12 @@ IOStatus FaultyRocksFileSystem::Append(Content* content, std::string_view bytes)
 IOStatus FaultyRocksFileSystem::Sync(Content* content) {
   power_->Pass(0);
   MutexLock lock(&mu_);
-  IOStatus status = Begin(RocksOp::kSync);
+  IOStatus status = BeginOf(RocksOp::kSync, *content);
+  if (!status.ok() && !content->sync_failed && !power_->is_cut() && Strikes(lost_of_failed_syncs_)) {
+    const uint64_t size = content->bytes.size();
+    content->bytes.resize(content->synced + rng_.Below(size - content->synced + 1));
+    if (rng_.Below(2) == 0) content->bytes.resize(size, '\0');
+  }
   if (!status.ok()) content->sync_failed = true;
   if (!content->sync_failed) content->synced = content->bytes.size();
   return status;
@@ -317,7 +342,7 @@ IOStatus FaultyRocksFileSystem::NewWritableFile(const std::string& name, const F
   IOStatus status = Begin(RocksOp::kCreate);
   if (!status.ok()) return status;
   // A file of that name begins anew, as another one.
-  unsynced_.push_back({FolderOf(name), "", name, std::make_shared<Content>()});
+  unsynced_.push_back({FolderOf(name), "", name, std::make_shared<Content>(Content{.name = name})});
   ApplyTo(&names_, unsynced_.back());
   *file = std::make_unique<Writer>(this, unsynced_.back().content);
   return status;

@@ -48,6 +48,11 @@ class FaultyRocksFileSystem final : public rocksdb::FileSystem {
   void SetCapacity(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
   // The n-th call of a kind from now on fails, and so do the next `calls` - 1. The first is 1.
   void FailNth(RocksOp op, uint64_t n, uint64_t calls = 1) ABSL_LOCKS_EXCLUDED(mu_);
+  // The same of the next `calls` appends or syncs of files whose name holds `part`; 0: no more.
+  void FailNamed(RocksOp op, const std::string& part, uint64_t calls) ABSL_LOCKS_EXCLUDED(mu_);
+  // Of failed syncs so many in a hundred lose at once, for readers too, what they did not bring to the disk:
+  // it is zeros, or missing. Else it can be read until a crash.
+  void SetLostOfFailedSyncs(int percent) ABSL_LOCKS_EXCLUDED(mu_);
   // Calls of a kind so far.
   uint64_t Calls(RocksOp op) ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t UsedBytes() ABSL_LOCKS_EXCLUDED(mu_);
@@ -112,6 +117,7 @@ class FaultyRocksFileSystem final : public rocksdb::FileSystem {
   class Scanner;
   class Writer;
   struct Content {
+    std::string name;  // at first
     std::string bytes;
     uint64_t synced = 0;
     bool sync_failed = false;  // no later sync makes up for it
@@ -128,10 +134,13 @@ class FaultyRocksFileSystem final : public rocksdb::FileSystem {
     uint64_t calls = 0;  // so far
     uint64_t first = 0;  // call that fails; 0: none
     uint64_t last = 0;
+    std::string part;    // of the names of files
+    uint64_t named = 0;  // calls of such files that fail from now on
   };
 
   // OK: go on. Counts the call, and where it changes something, a step.
   rocksdb::IOStatus Begin(RocksOp op) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  rocksdb::IOStatus BeginOf(RocksOp op, const Content& content) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Strikes(int chance) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   uint64_t UsedLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   ContentPtr Find(const std::string& name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -151,6 +160,7 @@ class FaultyRocksFileSystem final : public rocksdb::FileSystem {
   RocksReadFaults read_faults_ ABSL_GUARDED_BY(mu_);
   uint64_t capacity_bytes_ ABSL_GUARDED_BY(mu_) = std::numeric_limits<uint64_t>::max();
   std::array<Failing, kRocksOps> failing_ ABSL_GUARDED_BY(mu_);
+  int lost_of_failed_syncs_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<std::string, ContentPtr> names_ ABSL_GUARDED_BY(mu_);    // as processes see them
   std::map<std::string, ContentPtr> durable_ ABSL_GUARDED_BY(mu_);  // as a crash leaves them for certain
   std::vector<NameChange> unsynced_ ABSL_GUARDED_BY(mu_);           // in their order

@@ -58,6 +58,9 @@ class CarelessTables final : public TableStore {
   uint64_t PhysicalBytes() override { return inner_->PhysicalBytes(); }
   uint64_t FreeBytes() override { return inner_->FreeBytes(); }
   absl::Status Reclaim() override { return inner_->Reclaim(); }
+  void SetErrorSink(std::function<void(const absl::Status&)> sink) override {
+    inner_->SetErrorSink(std::move(sink));
+  }
 
  private:
   const std::unique_ptr<TableStore> inner_;
@@ -101,8 +104,9 @@ SlabStoreMaker WholeStore::MakeSlabs() {
 }
 
 absl::Status WholeStore::Open() {
-  EPIC_ASSIGN_OR_RETURN(std::unique_ptr<TableStore> tables,
-                        OpenRocksDbTables({.dir = dir_.path() + "/data", .env = env_.get()}));
+  EPIC_ASSIGN_OR_RETURN(
+      std::unique_ptr<TableStore> tables,
+      OpenRocksDbTables({.dir = dir_.path() + "/data", .env = env_.get(), .clock = options_.store.clock}));
   tables = std::make_unique<CarelessTables>(std::move(tables), options_.broken);
   TableStore* const opened = tables.get();
   StoreOptions store = options_.store;
