@@ -72,12 +72,13 @@ void CrashCycles::Say(const std::string& move, const Key& key) {
 void CrashCycles::Live() {
   moves_ += "a life\n";
   disk_failed_ = false;
+  whole_.rocks()->SetLostOfFailedSyncs(50);
   if (rng_.Below(8) != 0) whole_.power()->CutAfter(1 + rng_.Below(rng_.Below(2) == 0 ? 40 : 400));
   for (int step = 0; step < kStepsOfALife && !whole_.power()->has_refused() && !wrong(); ++step) Step();
 }
 
 void CrashCycles::Step() {
-  switch (rng_.Below(24)) {
+  switch (rng_.Below(26)) {
     case 0:
     case 1:
     case 2:
@@ -109,6 +110,10 @@ void CrashCycles::Step() {
     case 18:
     case 19:
       return Acquire(AnyKey(), AnyVariant(), /*after_crash=*/false);
+    case 20:
+      return disk_failed_ ? MendDisk() : Drain();
+    case 21:
+      return rng_.Below(2) == 0 ? FailDisk() : Drain();
     default:
       return Put();
   }
@@ -130,6 +135,7 @@ KvLayout CrashCycles::LayoutFor(const ObjectVariant& variant) {
 
 // What was written before has been synced, whatever it was.
 void CrashCycles::Synced() {
+  cut_.clear();  // who goes on after a failure has undone what failed
   for (auto& [key, context] : model_.contexts()) context.states = {context.state};
   for (auto& [name, safety] : safety_) {
     if (safety == Safety::kDrained) safety = Safety::kSafe;
@@ -138,18 +144,20 @@ void CrashCycles::Synced() {
 
 void CrashCycles::Unsafe(const Key& key) {
   std::erase_if(safety_, [&](const auto& object) { return object.first.first == key; });
+  std::erase_if(unwritten_, [&](const ObjectName& name) { return name.first == key; });
 }
 
 bool CrashCycles::Changed(const Key& key, const absl::Status& status, const StoreModel& attempt) {
   if (status.ok()) {
     ++counts_->acknowledged;
     model_ = attempt;
-    cut_.erase(key);
+    // A change that found all as it should be wrote nothing, and so undid nothing.
+    if (!disk_failed_) cut_.erase(key);
     return true;
   }
   const bool cut = whole_.power()->is_cut();
   if (!cut && !disk_failed_) Complain("fails on a disk that works: " + status.ToString());
-  if (cut) ++counts_->cut_calls;
+  ++(cut ? counts_->cut_calls : counts_->disk_failures);
   moves_ += "  failed: " + status.ToString() + "\n";
   cut_[key].push_back(attempt);
   return false;
@@ -246,7 +254,10 @@ void CrashCycles::Put() {
       if (attempt.Live(key, now())) attempt.Find(key)->committed[name.second].insert(content);
     }
   }
-  if (disk_failed_) safety_.erase(name);
+  if (disk_failed_) {
+    safety_.erase(name);
+    unwritten_.insert(name);
+  }
   const bool durable = model_.Live(key, now()) && model_.Find(key)->created.durability == Durability::kObject;
   const auto object = (*writer)->Commit();
   if (object.ok() && !model_.Live(key, now())) Complain("an object of a context that is gone");
@@ -260,7 +271,7 @@ void CrashCycles::Put() {
   if (!roomy_) return;
   if (durable) {
     safety_[name] = Safety::kSafe;
-  } else {
+  } else if (!unwritten_.contains(name)) {
     safety_.try_emplace(name, Safety::kMayBeLost);
   }
 }
@@ -269,6 +280,7 @@ void CrashCycles::Drop() {
   const ObjectName name{AnyKey(), AnyVariant()};
   Say("drop", name.first);
   safety_.erase(name);
+  unwritten_.erase(name);
   const absl::Status status = whole_.core()->DropObject(name.first.first, {name.first.second, name.second});
   if (!status.ok() && !disk_failed_ && !whole_.power()->is_cut()) Complain("a drop fails");
 }
@@ -280,6 +292,38 @@ void CrashCycles::Drain() {
   for (auto& [name, safety] : safety_) {
     if (safety == Safety::kMayBeLost) safety = Safety::kDrained;
   }
+}
+
+// Some of the next steps fail.
+void CrashCycles::FailDisk() {
+  if (disk_failed_) return;
+  Drain();  // what was to be written before is
+  if (whole_.power()->is_cut()) return;
+  moves_ += "the disk fails\n";
+  disk_failed_ = true;
+  whole_.power()->FailAfter(rng_.Below(6), 1 + rng_.Below(rng_.Below(2) == 0 ? 2 : 12));
+}
+
+void CrashCycles::MendDisk() {
+  whole_.core()->DrainWrites();
+  if (whole_.power()->is_cut()) return;
+  moves_ += "the disk works again\n";
+  whole_.power()->Restore();
+  clock_.AdvanceMs(10'000);
+  if (const absl::Status status = whole_.core()->PutNodeRow("test", "mended"); !status.ok()) {
+    return Complain("it does not go on: " + status.ToString());
+  }
+  ++counts_->recoveries;
+  Synced();
+  // Nobody tries again to write what could not be written.
+  std::erase_if(safety_, [](const auto& object) { return object.second != Safety::kSafe; });
+  disk_failed_ = false;
+  CompareAll(/*after_crash=*/false);
+  if (wrong()) return;
+  // Extents whose file did not grow as it should have are found at the next open.
+  const std::string leak = seed_ % 2 != 0 ? whole_.Leaks() : "";
+  if (!leak.empty()) return Complain("a leak: " + leak);
+  if (rng_.Below(4) != 0) whole_.power()->CutAfter(1 + rng_.Below(100));
 }
 
 uint64_t CrashCycles::ContentOf(const KvObject& object, const ObjectName& name) {
@@ -299,7 +343,9 @@ void CrashCycles::Acquire(const Key& key, const ObjectVariant& variant, bool aft
   if (result->object == nullptr) {
     if (after_crash) ++counts_->misses_after;
     if (whole_.power()->is_cut() || !model_.Live(key, now())) return;
-    if (safe) {
+    if (disk_failed_ && result->cause == MissCause::kIoError)
+      safety_.erase(name);
+    else if (safe) {
       Say("acquire", key);
       Complain("an object is lost that was safe, cause " + std::to_string(static_cast<int>(result->cause)));
     }
@@ -328,6 +374,7 @@ void CrashCycles::CrashAndCompare() {
     whole_.Crash(&rng_);
   }
   disk_failed_ = false;
+  unwritten_.clear();
   std::erase_if(safety_, [](const auto& object) { return object.second != Safety::kSafe; });
   Reopen();
   if (wrong()) return;

@@ -3,7 +3,9 @@
 // there. A seed names the draws; the store's own threads may be elsewhere in another run. Tests only.
 //
 // A life: random creates, changes, deletions, puts, reads and jumps of the clock, until the power is cut at a
-// random step of the disk, mostly within a call or a write behind. Then what was not synced is lost, the
+// random step of the disk, mostly within a call or a write behind. Now and then some steps of the disk fail:
+// then calls may fail until it works again, and from the next change on that succeeds memory and disk agree
+// on what was acknowledged, and only on that. After the cut what was not synced is lost, the
 // store is opened again (sometimes the power goes within that too), and everything is compared: each record
 // is what the last acknowledged call made of it, or the call that was cut off; what is deleted stays so; an
 // object is exact, or a miss where it was not safe yet; nothing is kept for nobody.
@@ -36,6 +38,8 @@ struct CrashCounts {
   uint64_t hits_after = 0;  // objects that were there after a crash
   uint64_t safe_hits = 0;   // of these, that had to be
   uint64_t misses_after = 0;
+  uint64_t disk_failures = 0;  // calls that failed because the disk did, and not the power
+  uint64_t recoveries = 0;     // of the store from a disk that had failed
 };
 
 class CrashCycles {
@@ -66,6 +70,8 @@ class CrashCycles {
   void Drop();
   void Acquire(const Key& key, const ObjectVariant& variant, bool after_crash);
   void Drain();
+  void FailDisk();
+  void MendDisk();
 
   // A change of the context came back with `status`; `attempt` is the model with it.
   bool Changed(const Key& key, const absl::Status& status, const StoreModel& attempt);
@@ -95,7 +101,9 @@ class CrashCycles {
   // Models with a change that failed, by the context that it concerns.
   std::map<Key, std::vector<StoreModel>> cut_;
   std::map<ObjectName, Safety> safety_;
-  bool disk_failed_ = false;  // in this life
+  // Put while the disk failed: who puts them again finds them in memory, and they are not written again.
+  std::set<ObjectName> unwritten_;
+  bool disk_failed_ = false;  // and has not been mended
   std::string moves_;
   std::string complaint_;
 };

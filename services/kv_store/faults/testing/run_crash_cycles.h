@@ -24,16 +24,19 @@ inline void RunCrashCycles(uint64_t first, uint64_t seeds, int cycles) {
   const auto number = [](uint64_t value) { return static_cast<unsigned long long>(value); };
   std::printf(
       "seeds %llu..%llu: %llu crashes, %llu opens cut off; %llu changes "
-      "acknowledged, %llu deletions, %llu calls cut off, %llu changes of failed calls came through; after "
-      "crashes %llu objects there, %llu of them safe before, %llu not\n",
+      "acknowledged, %llu deletions, %llu calls cut off, %llu changes of failed calls came through; %llu "
+      "changes refused by a failed disk, %llu recoveries; after crashes %llu objects there, %llu of them "
+      "safe "
+      "before, %llu not\n",
       number(first), number(first + seeds - 1), number(counts.crashes), number(counts.cut_opens),
       number(counts.acknowledged), number(counts.deleted), number(counts.cut_calls),
-      number(counts.came_through), number(counts.hits_after), number(counts.safe_hits),
-      number(counts.misses_after));
+      number(counts.came_through), number(counts.disk_failures), number(counts.recoveries),
+      number(counts.hits_after), number(counts.safe_hits), number(counts.misses_after));
   if (one != 0) return;
   const uint64_t lives = seeds * static_cast<uint64_t>(cycles);
   EXPECT_GE(counts.crashes, lives / 2);
   EXPECT_GE(counts.cut_calls, lives / 16);
+  EXPECT_GE(counts.recoveries, lives / 16);
   EXPECT_GE(counts.safe_hits, lives / 8) << "too few to prove anything";
 }
 
