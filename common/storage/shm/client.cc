@@ -113,6 +113,7 @@ class Link {
     if (!channel_.Send(EncodeFrame(FrameType::kRelease, 0, EncodeLeaseNumber(lease))).ok()) SetBroken();
   }
 
+  void Close() { SetBroken(); }
   bool IsAlive() const { return !broken_ && !channel_.PeerIsGone(); }
   ByteSpan At(uint64_t offset, uint64_t bytes) const { return arena_.subspan(offset, bytes); }
   uint64_t incarnation() const { return incarnation_; }
@@ -171,6 +172,16 @@ class Link {
   uint32_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
+namespace {
+
+std::span<const uint32_t> CrcsOf(const LeasedObject& leased, const KvLayout& layout, uint32_t layer) {
+  EPIC_CHECK(layer < layout.layers);
+  const uint64_t blocks = BlocksPerLayer(layout);
+  return std::span(leased.block_crcs).subspan(layer * blocks, blocks);
+}
+
+}  // namespace
+
 HeldObject::HeldObject(std::shared_ptr<Link> link, const KvLayout& layout, LeasedObject leased)
     : link_(std::move(link)), layout_(layout), leased_(std::move(leased)) {}
 
@@ -181,15 +192,40 @@ ByteSpan HeldObject::Layer(uint32_t layer) const {
   return link_->At(leased_.layer_offsets[layer], layout_.LayerBytes());
 }
 
+std::span<const uint32_t> HeldObject::LayerCrcs(uint32_t layer) const {
+  return CrcsOf(leased_, layout_, layer);
+}
+
 bool HeldObject::Matches(uint32_t layer) const {
-  const uint64_t blocks = BlocksPerLayer(layout_);
-  std::vector<uint32_t> crcs(blocks);
+  const std::span<const uint32_t> said = LayerCrcs(layer);
+  std::vector<uint32_t> crcs(said.size());
   ComputeBlockCrcs(layout_, Layer(layer), crcs);
-  return std::equal(crcs.begin(), crcs.end(),
-                    leased_.block_crcs.begin() + static_cast<ptrdiff_t>(layer * blocks));
+  return std::equal(crcs.begin(), crcs.end(), said.begin());
 }
 
 bool HeldObject::StillHeld() const { return link_->IsAlive(); }
+
+LentObject::LentObject(std::shared_ptr<Link> link, const KvLayout& layout, LeasedObject leased)
+    : link_(std::move(link)), layout_(layout), leased_(std::move(leased)) {}
+
+LentObject::~LentObject() {
+  if (!over_) link_->Release(leased_.lease);
+}
+
+ByteSpan LentObject::Layer(uint32_t layer) const {
+  EPIC_CHECK(layer < layout_.layers);
+  return link_->At(leased_.layer_offsets[layer], layout_.LayerBytes());
+}
+
+std::span<const uint32_t> LentObject::LayerCrcs(uint32_t layer) const {
+  return CrcsOf(leased_, layout_, layer);
+}
+
+absl::StatusOr<bool> LentObject::Confirm() {
+  EPIC_CHECK(!over_);
+  over_ = true;
+  return link_->Confirm(leased_.lease);
+}
 
 Client::~Client() = default;
 
@@ -204,29 +240,33 @@ absl::StatusOr<std::unique_ptr<Client>> Client::Connect(const ClientOptions& opt
   return std::unique_ptr<Client>(new Client(std::move(link)));
 }
 
+absl::StatusOr<Client::LendResult> Client::Lend(std::string_view tenant, const ObjectKey& key,
+                                                const KvLayout& layout) {
+  EPIC_RETURN_IF_ERROR(CheckRequest(tenant, key, layout));
+  EPIC_ASSIGN_OR_RETURN(
+      LeaseAnswer answer,
+      link_->Lease({.zero_copy = false, .tenant = std::string(tenant), .key = key, .layout = layout}));
+  if (answer.outcome != LeaseOutcome::kLeased) return LendResult{.cause = answer.cause};
+  return LendResult{.outcome = Outcome::kHit,
+                    .object = std::make_unique<LentObject>(link_, layout, std::move(answer.object))};
+}
+
 absl::StatusOr<Client::CopyResult> Client::Copy(std::string_view tenant, const ObjectKey& key,
                                                 const KvLayout& layout, MutableByteSpan to) {
-  EPIC_RETURN_IF_ERROR(CheckRequest(tenant, key, layout));
+  EPIC_ASSIGN_OR_RETURN(const LendResult lent, Lend(tenant, key, layout));
   EPIC_CHECK(to.size() == layout.TotalBytes());
-  EPIC_ASSIGN_OR_RETURN(
-      const LeaseAnswer answer,
-      link_->Lease({.zero_copy = false, .tenant = std::string(tenant), .key = key, .layout = layout}));
-  if (answer.outcome != LeaseOutcome::kLeased) return CopyResult{.cause = answer.cause};
-  const LeasedObject& object = answer.object;
+  if (lent.outcome != Outcome::kHit) return CopyResult{.cause = lent.cause};
   const uint64_t layer_bytes = layout.LayerBytes();
-  const uint64_t blocks = BlocksPerLayer(layout);
-  const std::span<const uint32_t> crcs = object.block_crcs;
   bool matches = true;
   for (uint32_t layer = 0; layer < layout.layers && matches; ++layer) {
-    matches =
-        CopyIfMatches(layout, link_->At(object.layer_offsets[layer], layer_bytes),
-                      to.subspan(layer * layer_bytes, layer_bytes), crcs.subspan(layer * blocks, blocks));
+    matches = CopyIfMatches(layout, lent.object->Layer(layer), to.subspan(layer * layer_bytes, layer_bytes),
+                            lent.object->LayerCrcs(layer));
   }
-  // Also after a mismatch: it ends the lease, and tells damage from a change.
-  EPIC_ASSIGN_OR_RETURN(const bool current, link_->Confirm(object.lease));
+  // Also after a mismatch: it tells damage from a change.
+  EPIC_ASSIGN_OR_RETURN(const bool current, lent.object->Confirm());
   if (!current) return CopyResult{.outcome = Outcome::kChanged};
   if (!matches) return CopyResult{.outcome = Outcome::kDamaged};
-  return CopyResult{.outcome = Outcome::kHit, .build = object.build};
+  return CopyResult{.outcome = Outcome::kHit, .build = lent.object->build()};
 }
 
 absl::StatusOr<Client::HoldResult> Client::Hold(std::string_view tenant, const ObjectKey& key,
@@ -242,5 +282,9 @@ absl::StatusOr<Client::HoldResult> Client::Hold(std::string_view tenant, const O
 }
 
 uint64_t Client::incarnation() const { return link_->incarnation(); }
+
+bool Client::alive() const { return link_->IsAlive(); }
+
+void Client::Close() { link_->Close(); }
 
 }  // namespace epic::shm

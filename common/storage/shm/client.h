@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,10 @@ class HeldObject final : public KvObject {
   const KvLayout& layout() const override { return layout_; }
   const Digest& build() const override { return leased_.build; }
   ByteSpan Layer(uint32_t layer) const override;
+  // Of the bytes, within the incarnation of the store.
+  uint64_t generation() const { return leased_.generation; }
+  // What the store says of one layer. Shape: [BlocksPerLayer(layout())]. REQUIRES: layer < layout().layers.
+  std::span<const uint32_t> LayerCrcs(uint32_t layer) const;
   // Whether the checksums of one layer are those of its bytes. REQUIRES: layer < layout().layers.
   bool Matches(uint32_t layer) const;
   // Whether the bytes were the object's up to now. False once the store ended the connection.
@@ -64,6 +69,31 @@ class HeldObject final : public KvObject {
   const std::shared_ptr<Link> link_;
   const KvLayout layout_;
   const LeasedObject leased_;
+};
+
+// An object lent for copying: its bytes may change while they are read, so that copies count only if
+// Confirm() says so after the last one. One thread at a time. Destroying it ends the lease.
+class LentObject {
+ public:
+  // Used by Client.
+  LentObject(std::shared_ptr<Link> link, const KvLayout& layout, LeasedObject leased);
+  ~LentObject();
+  LentObject(const LentObject&) = delete;
+  LentObject& operator=(const LentObject&) = delete;
+
+  const Digest& build() const { return leased_.build; }
+  uint64_t generation() const { return leased_.generation; }
+  // REQUIRES, both: layer < layers of the layout.
+  ByteSpan Layer(uint32_t layer) const;
+  std::span<const uint32_t> LayerCrcs(uint32_t layer) const;
+  // Whether the object was there all the while; ends the lease. Once. Errors as Client::Copy.
+  absl::StatusOr<bool> Confirm();
+
+ private:
+  const std::shared_ptr<Link> link_;
+  const KvLayout layout_;
+  const LeasedObject leased_;
+  bool over_ = false;
 };
 
 class Client {
@@ -92,8 +122,20 @@ class Client {
   // Errors as Copy.
   absl::StatusOr<HoldResult> Hold(std::string_view tenant, const ObjectKey& key, const KvLayout& layout);
 
+  struct LendResult {
+    Outcome outcome = Outcome::kMiss;
+    MissCause cause = MissCause::kNeverStored;  // where outcome is kMiss
+    std::unique_ptr<LentObject> object;         // where outcome is kHit
+  };
+  // Copy() by hand, layer by layer. Errors as Copy.
+  absl::StatusOr<LendResult> Lend(std::string_view tenant, const ObjectKey& key, const KvLayout& layout);
+
   // Of the store that this client is connected to.
   uint64_t incarnation() const;
+  // False once the connection is over: connect anew. Never blocks.
+  bool alive() const;
+  // Ends the connection, and with it all leases: a call that waits fails with Unavailable. Any thread.
+  void Close();
 
  private:
   explicit Client(std::shared_ptr<Link> link) : link_(std::move(link)) {}
