@@ -66,6 +66,9 @@ enum class MetricId : uint8_t {
   kStoreWarmedUpBytesTotal,
   kStoreEventsTotal,
   kStoreEventGapsTotal,
+  kTransferBytesTotal,      // {path, class}
+  kTransferFailuresTotal,   // {path, cause}
+  kTransferCooldownsTotal,  // {path}
   kNotFiniteTotal,
   kHttpConnections,  // {door}
   kHttpStreams,

@@ -194,8 +194,9 @@ class Path {
   virtual absl::StatusOr<std::shared_ptr<const HeldRegion>> Hold(std::shared_ptr<const Region> region,
                                                                  int64_t deadline_steady_ns);
 
-  // Ends every fetch, Cancelled where not over, and waits until their listeners have heard all. Later fetches
-  // and probes end with PathDown before the call returns, on its own thread. Idempotent; not from a callback.
+  // Ends every fetch and probe, Cancelled where not over, and waits until all listeners have heard: nothing
+  // calls back after it. Later fetches and probes end with PathDown before the call returns, on its own
+  // thread. Idempotent; not from a callback.
   virtual void Stop() = 0;
 };
 
