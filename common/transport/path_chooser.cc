@@ -52,7 +52,7 @@ struct Batch {
   int64_t pause_ms = 0;
   TimerId timer = 0;
   bool given_up = false;
-  bool brought = false;  // something
+  uint64_t brought = 0;  // event of the fetch: the last range that came; 0: none did
   bool over = false;
   std::vector<std::byte> scratch;  // where it only confirms
 };
@@ -75,7 +75,8 @@ struct Call {
   std::optional<absl::Status> ending;  // everything ends with it
   uint32_t not_on = 0;                 // ways that cannot bring this region, by bits
   uint64_t events = 0;
-  uint64_t unconfirmed = 0;  // event: what came until then was not confirmed afterwards. 0: it was
+  uint64_t confirmed = 0;    // event: what came before was confirmed
+  uint64_t unconfirmed = 0;  // event: what came until then was not, by its own batch; 0: there is none
   absl::Status unconfirmed_why;
   size_t confirms = 0;
   bool over = false;
@@ -524,7 +525,7 @@ void ChooserCore::FinishIfOver(const CallPtr& call) {
   if (call->over || call->left > 0 || !call->batches.empty()) return;
   if (call->ending.has_value()) {
     call->error = *call->ending;
-  } else if (call->error.ok() && call->unconfirmed != 0) {
+  } else if (call->error.ok() && call->unconfirmed > call->confirmed) {
     if (const auto way = ChooseToConfirm(*call); way.has_value()) return SendConfirmation(call, *way);
     call->error = call->unconfirmed_why;
   }
@@ -564,8 +565,7 @@ void ChooserCore::RangeEnded(const CallPtr& call, const BatchPtr& batch, size_t 
 
 void ChooserCore::Brought(const CallPtr& call, const BatchPtr& batch, size_t want,
                           const std::vector<uint32_t>& crcs) {
-  batch->brought = true;
-  ++call->events;
+  batch->brought = ++call->events;
   const Way& way = *ways_[batch->way];
   if (options_.metrics != nullptr) {
     options_.metrics->Brought(way.capabilities.kind, call->request.traffic,
@@ -612,13 +612,14 @@ void ChooserCore::BatchEnded(const CallPtr& call, const BatchPtr& batch, const a
   if (status.ok()) {
     ways_[batch->way]->health.Succeeded();
     SetUp(batch->way);
-    if (batch->begun > call->unconfirmed) call->unconfirmed = 0;
+    call->confirmed = std::max(call->confirmed, batch->begun);
   } else if (EndOf(status) == FetchEnd::kLeaseEnded) {
     EndCall(call, status);
   } else {
     if (EndOf(status) == FetchEnd::kPathDown) WayFailed(batch->way);
-    if (batch->brought) {
-      call->unconfirmed = ++call->events;
+    if (EndOf(status) == FetchEnd::kNotOnThisPath) call->not_on |= 1u << batch->way;
+    if (batch->brought > call->unconfirmed) {
+      call->unconfirmed = batch->brought;
       call->unconfirmed_why = status;
     }
   }

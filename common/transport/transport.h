@@ -95,7 +95,8 @@ inline constexpr size_t kMaxFetchRanges = size_t{1} << 16;
 struct FetchRequest {
   std::shared_ptr<const Region> region;
   // Shape: at most kMaxFetchRanges; buffers do not overlap. Earlier ones are wanted earlier: a path begins
-  // with them, but they may end in any order, and one that is waited for does not hold up the others.
+  // with them, but they may end in any order. One that is waited for may hold up those behind it, never
+  // another fetch.
   std::vector<FetchRange> ranges;
   MemoryKind memory = MemoryKind::kHost;  // of all buffers
   TrafficClass traffic = TrafficClass::kFetch;

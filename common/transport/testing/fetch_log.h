@@ -14,6 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "common/base/mutex.h"
+#include "common/transport/testing/patience.h"
 #include "common/transport/transport.h"
 
 namespace epic::transport {
@@ -50,14 +51,18 @@ class FetchLog final : public FetchListener {
   // The status of the end; Internal and a failure of the test when there is none.
   absl::Status WaitDone() const ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
-    for (int i = 0; i < kPatience && !done_.has_value(); ++i) changed_.WaitForMs(&mu_, kLookMs);
+    Patience patience;
+    while (!done_.has_value() && patience.Wait(&mu_, &changed_)) {
+    }
     if (done_.has_value()) return *done_;
     ADD_FAILURE() << "the fetch did not end; " << ended_ << " of " << ranges_.size() << " ranges did";
     return absl::InternalError("the fetch did not end");
   }
   absl::Status WaitRange(size_t range) const ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
-    for (int i = 0; i < kPatience && !ranges_[range].has_value(); ++i) changed_.WaitForMs(&mu_, kLookMs);
+    Patience patience;
+    while (!ranges_[range].has_value() && patience.Wait(&mu_, &changed_)) {
+    }
     if (ranges_[range].has_value()) return *ranges_[range];
     ADD_FAILURE() << "range " << range << " did not end";
     return absl::InternalError("the range did not end");
@@ -82,9 +87,6 @@ class FetchLog final : public FetchListener {
   }
 
  private:
-  static constexpr int kPatience = 200;
-  static constexpr int64_t kLookMs = 100;
-
   const std::function<void(size_t)> on_range_;
   mutable Mutex mu_;
   mutable CondVar changed_;

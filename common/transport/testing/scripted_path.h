@@ -15,6 +15,7 @@
 #include "common/base/check.h"
 #include "common/base/mutex.h"
 #include "common/transport/range_check.h"
+#include "common/transport/testing/patience.h"
 #include "common/transport/testing/test_source.h"
 #include "common/transport/transport.h"
 
@@ -66,18 +67,24 @@ class ScriptedPath final : public Path {
   // False when it does not come true within 20 s.
   bool WaitForFetches(size_t count) const ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
-    for (int i = 0; i < 200 && fetches_.size() < count; ++i) changed_.WaitForMs(&mu_, 100);
+    Patience patience;
+    while (fetches_.size() < count && patience.Wait(&mu_, &changed_)) {
+    }
     return fetches_.size() >= count;
   }
   bool WaitForCancel(size_t n) const ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
-    for (int i = 0; i < 200 && !fetches_.at(n).cancelled; ++i) changed_.WaitForMs(&mu_, 100);
+    Patience patience;
+    while (!fetches_.at(n).cancelled && patience.Wait(&mu_, &changed_)) {
+    }
     return fetches_.at(n).cancelled;
   }
   // Probes that were not answered yet.
   bool WaitForProbes(size_t count) const ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
-    for (int i = 0; i < 200 && probes_.size() < count; ++i) changed_.WaitForMs(&mu_, 100);
+    Patience patience;
+    while (probes_.size() < count && patience.Wait(&mu_, &changed_)) {
+    }
     return probes_.size() >= count;
   }
   size_t probes() const ABSL_LOCKS_EXCLUDED(mu_) {

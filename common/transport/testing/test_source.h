@@ -19,6 +19,7 @@
 #include "common/base/random.h"
 #include "common/storage/object_codec.h"
 #include "common/transport/kv_source.h"
+#include "common/transport/testing/patience.h"
 
 namespace epic::transport {
 
@@ -116,13 +117,17 @@ class TestSource final : public KvSource {
   // False when it is not so within 20 s.
   bool WaitForOpen(int count) const {
     MutexLock lock(&shared_->mu);
-    for (int i = 0; i < 200 && shared_->open != count; ++i) shared_->changed.WaitForMs(&shared_->mu, 100);
+    Patience patience;
+    while (shared_->open != count && patience.Wait(&shared_->mu, &shared_->changed)) {
+    }
     return shared_->open == count;
   }
   // Until so many waits for layers were asked for in all; false when it is not so within 20 s.
   bool WaitForWaits(int count) const {
     MutexLock lock(&shared_->mu);
-    for (int i = 0; i < 200 && shared_->waits < count; ++i) shared_->changed.WaitForMs(&shared_->mu, 100);
+    Patience patience;
+    while (shared_->waits < count && patience.Wait(&shared_->mu, &shared_->changed)) {
+    }
     return shared_->waits >= count;
   }
 
