@@ -4,8 +4,6 @@
 #include <utility>
 
 #include "common/base/system_random.h"
-#include "common/base/version.h"
-#include "common/http/http_server.h"
 #include "common/metrics/metrics.h"
 #include "common/rpc/process_credentials.h"
 #include "common/status/status_macros.h"
@@ -15,25 +13,17 @@
 #include "services/kv_store/core/node/store_node.h"
 #include "services/kv_store/core/store_leases.h"
 #include "services/kv_store/embedded_store.h"
-#include "services/kv_store/http/admin_site.h"
 #include "services/kv_store/metrics/store_metrics.h"
 #include "services/kv_store/rpc/store_door.h"
 
 namespace epic::kv_store {
 namespace {
 
-// Tells which door an error is about, by the flag that moves it.
-template <typename T>
-absl::StatusOr<T> Named(const char* flag, absl::StatusOr<T> door) {
-  if (door.ok()) return door;
-  return absl::Status(door.status().code(), std::string(flag) + ": " + std::string(door.status().message()));
-}
-
-class RealStoreServer final : public StoreServer {
+class StoreServer final : public PartServer {
  public:
-  RealStoreServer(const Config& config, Clock* clock, const Logger& log)
+  StoreServer(const Config& config, Clock* clock, const Logger& log)
       : config_(config), clock_(clock), log_(log), store_metrics_(&metrics_) {}
-  ~RealStoreServer() override { Stop(); }
+  ~StoreServer() override { Stop(); }
 
   absl::Status Open() {
     EPIC_ASSIGN_OR_RETURN(credentials_, PartCredentialsOf(config_.tls, log_, &metrics_));
@@ -51,9 +41,10 @@ class RealStoreServer final : public StoreServer {
     return OpenAdmin();
   }
 
-  StoreAddresses addresses() const override {
-    return {HostPort{config_.listen.grpc.host, grpc_->port()}.ToString(), admin_->address(),
-            ShmSocketOf(config_.store)};
+  std::vector<std::pair<std::string, std::string>> listening() const override {
+    return {{"gRPC", HostPort{config_.listen.grpc.host, grpc_->port()}.ToString()},
+            {"admin", "http://" + admin_->address()},
+            {"shm", ShmSocketOf(config_.store)}};
   }
   void Drain() override {
     draining_ = true;
@@ -74,7 +65,7 @@ class RealStoreServer final : public StoreServer {
     options.arena_fd = store_->arena().read_only_fd();
     options.arena_bytes = store_->arena().capacity_bytes();
     options.incarnation = node_->incarnation();
-    EPIC_ASSIGN_OR_RETURN(shm_, Named("store.shm_socket", shm::Server::Start(options, leases_.get())));
+    EPIC_ASSIGN_OR_RETURN(shm_, NamedDoor("store.shm_socket", shm::Server::Start(options, leases_.get())));
     return absl::OkStatus();
   }
 
@@ -92,24 +83,15 @@ class RealStoreServer final : public StoreServer {
     observers.on_call = [this](const RpcEvent& event) { OnCall(event); };
     observers.on_lookup = [this](bool hit, MissCause cause) { store_metrics_.OnLookup(hit, cause); };
     EPIC_ASSIGN_OR_RETURN(grpc_,
-                          Named("--grpc", StoreDoor::Start(options, node_.get(), std::move(observers))));
+                          NamedDoor("--grpc", StoreDoor::Start(options, node_.get(), std::move(observers))));
     return absl::OkStatus();
   }
 
   absl::Status OpenAdmin() {
-    HttpOptions options;
-    options.door = HttpDoor::kAdmin;
-    options.host = config_.listen.admin.host;
-    options.port = config_.listen.admin.port;
-    options.max_connections = static_cast<uint32_t>(config_.limits.connections);
-    options.version = kVersion;
-    options.build = kCommit;
-    auto site = MakeAdminSite({.health = [this] { return Health(); },
-                               .metrics = [this] { return metrics_.Text(); },
-                               .version = std::string(kVersion),
-                               .build = std::string(kCommit)});
-    EPIC_ASSIGN_OR_RETURN(admin_, Named("--admin", HttpServer::Start(std::move(options), std::move(site),
-                                                                     clock_, SystemRandom())));
+    EPIC_ASSIGN_OR_RETURN(admin_, StartAdminDoor(config_, {.health = [this] { return Health(); },
+                                                           .metrics = [this] { return metrics_.Text(); },
+                                                           .version = {},
+                                                           .build = {}}));
     return absl::OkStatus();
   }
 
@@ -126,7 +108,7 @@ class RealStoreServer final : public StoreServer {
                              {"duration_us", event.duration_us}});
   }
 
-  StoreHealth Health() const {
+  PartHealth Health() const {
     if (draining_) return {.able = false, .status = "draining", .causes = {"the node is stopping"}};
     std::vector<std::string> causes = DiskCauses(store_->Disk(), clock_->SteadyNs());
     for (std::string& cause : CredentialsCauses(credentials_.get())) causes.push_back(std::move(cause));
@@ -164,9 +146,8 @@ class RealStoreServer final : public StoreServer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StoreServer>> StoreServer::Start(const Config& config, Clock* clock,
-                                                                const Logger& log) {
-  auto server = std::make_unique<RealStoreServer>(config, clock, log);
+absl::StatusOr<std::unique_ptr<PartServer>> StartStoreServer(const Config& config, const Logger& log) {
+  auto server = std::make_unique<StoreServer>(config, SystemClock::Get(), log);
   EPIC_RETURN_IF_ERROR(server->Open());
   return server;
 }

@@ -62,7 +62,8 @@ THIRD_PARTY = [
     ("PCRE2 and utf8proc", r"pcre2\.h|utf8proc\.h", r"services/model/|services/cli/text_input\.cc|loadgen/answers/",
      "services/model/tokenizer.h"),
     ("zlib", r"zlib\.h", r"loadgen/datasets/record_reader", "loadgen/datasets/record_reader.h"),
-    ("CLI11", r"CLI/", r"services/cli/|services/\w+/main\.cc|loadgen/", "common/config/config.h"),
+    ("CLI11", r"CLI/", r"services/cli/|services/\w+/main\.cc|common/process/|loadgen/",
+     "common/process/part_process.h"),
     ("GoogleTest", r"g(test|mock)/", r"$never", "a test file"),
 ]
 

@@ -1,4 +1,4 @@
-#include "services/kv_store/http/admin_site.h"
+#include "common/http/admin_site.h"
 
 #include <array>
 #include <exception>
@@ -7,7 +7,7 @@
 #include "common/http/error_answer.h"
 #include "common/status/error.h"
 
-namespace epic::kv_store {
+namespace epic {
 namespace {
 
 enum class Call : uint8_t { kHealth, kLive, kReady, kMetrics, kVersion, kPreflight };
@@ -38,7 +38,7 @@ HttpAnswer Json(std::string body, int status = 200) {
   return answer;
 }
 
-std::string Print(const StoreHealth& health) {
+std::string Print(const PartHealth& health) {
   std::string body = "{\"status\":" + JsonString(health.status) + ",\"causes\":[";
   for (const std::string& cause : health.causes) {
     body += (&cause == &health.causes.front() ? "" : ",") + JsonString(cause);
@@ -82,7 +82,7 @@ class AdminSite final : public HttpSite {
     switch (call) {
       case Call::kHealth:
       case Call::kReady: {
-        const StoreHealth health = source_.health();
+        const PartHealth health = source_.health();
         return Json(Print(health), health.able ? 200 : 503);
       }
       case Call::kMetrics: {
@@ -109,4 +109,4 @@ std::unique_ptr<const HttpSite> MakeAdminSite(AdminSource source) {
   return std::make_unique<AdminSite>(std::move(source));
 }
 
-}  // namespace epic::kv_store
+}  // namespace epic

@@ -1,6 +1,7 @@
-// The admin HTTP door of a store process: /health, /live, /ready, /metrics, /version. Answers GET and HEAD.
-#ifndef EPIC_SERVICES_KV_STORE_HTTP_ADMIN_SITE_H_
-#define EPIC_SERVICES_KV_STORE_HTTP_ADMIN_SITE_H_
+// The admin HTTP door of a process that is one part of EPIC: /health, /live, /ready, /metrics, /version.
+// Answers GET and HEAD.
+#ifndef EPIC_COMMON_HTTP_ADMIN_SITE_H_
+#define EPIC_COMMON_HTTP_ADMIN_SITE_H_
 
 #include <functional>
 #include <memory>
@@ -9,9 +10,9 @@
 
 #include "common/http/http_site.h"
 
-namespace epic::kv_store {
+namespace epic {
 
-struct StoreHealth {
+struct PartHealth {
   bool able = true;           // false: 503
   std::string status = "ok";  // ok, degraded, draining
   std::vector<std::string> causes;
@@ -19,7 +20,7 @@ struct StoreHealth {
 
 // Called from any thread of the server; outlived by what they use.
 struct AdminSource {
-  std::function<StoreHealth()> health;   // never blocks
+  std::function<PartHealth()> health;    // never blocks
   std::function<std::string()> metrics;  // in the text form of Prometheus
   std::string version;
   std::string build;
@@ -27,6 +28,6 @@ struct AdminSource {
 
 std::unique_ptr<const HttpSite> MakeAdminSite(AdminSource source);
 
-}  // namespace epic::kv_store
+}  // namespace epic
 
-#endif  // EPIC_SERVICES_KV_STORE_HTTP_ADMIN_SITE_H_
+#endif  // EPIC_COMMON_HTTP_ADMIN_SITE_H_
