@@ -10,6 +10,7 @@
 #include "common/status/status_macros.h"
 #include "common/storage/disk_causes.h"
 #include "common/storage/store_gauges.h"
+#include "services/compile_worker/config/compile_config.h"
 #include "services/compile_worker/core/compile_service.h"
 #include "services/link_worker/core/link_service.h"
 #include "services/link_worker/core/quality.h"
@@ -19,6 +20,7 @@
 #include "services/router/core/model_service.h"
 #include "services/router/core/quality_service.h"
 #include "services/router/core/request_registry.h"
+#include "services/worker_api/opened_model.h"
 
 namespace epic {
 namespace {
@@ -40,21 +42,6 @@ RouterLimits LimitsOf(const Config& config) {
   limits.name_bytes = config.limits.name_bytes;
   limits.default_wait_seconds = static_cast<double>(config.deadlines.context_wait_ms) / 1000;
   return limits;
-}
-
-CompileLimits CompileLimitsOf(const Config& config) {
-  CompileLimits limits;
-  limits.max_running = static_cast<uint32_t>(config.compile.max_running);
-  limits.max_queue = static_cast<uint32_t>(config.compile.max_queue);
-  // One step of the engine that runs, and the next one that waits behind it.
-  limits.max_batch_rows = static_cast<uint32_t>(2 * config.engine.panel_tokens);
-  return limits;
-}
-
-std::string StuckCause(const EngineGauges& gauges, int64_t still_ms) {
-  return "the engine has stood still for " + std::to_string(still_ms / 1000) + " s with " +
-         std::to_string(gauges.running) + " requests running and " + std::to_string(gauges.waiting) +
-         " waiting: restart the server if it stays so";
 }
 
 }  // namespace
@@ -106,11 +93,9 @@ HealthReport Node::State::Health() const {
     case NodeState::kServing:
       break;
   }
-  const EngineGauges gauges = parts.engine->Gauges();
-  const int64_t still_ms = (clock->SteadyNs() - gauges.last_progress_steady_ns) / 1'000'000;
-  if (gauges.busy && still_ms > options.config.engine.stuck_after_ms) {
-    return {.able = false, .status = "stuck", .causes = {StuckCause(gauges, still_ms)}};
-  }
+  const auto stuck =
+      StuckCause(parts.engine->Gauges(), clock->SteadyNs(), options.config.engine.stuck_after_ms);
+  if (stuck.has_value()) return {.able = false, .status = "stuck", .causes = {*stuck}};
   std::vector<std::string> causes = DiskCauses(parts.store->Disk(), clock->SteadyNs());
   return {.able = true, .status = causes.empty() ? "ok" : "degraded", .causes = std::move(causes)};
 }
@@ -134,14 +119,8 @@ RouterParts Node::State::MakeRouterParts() {
 }
 
 void Node::State::CollectGauges() {
-  const EngineGauges engine = parts.engine->Gauges();
-  metrics->GetGauge(MetricId::kRequestsRunning).Set(engine.running);
-  metrics->GetGauge(MetricId::kRequestsWaiting).Set(engine.waiting);
-  metrics->GetGauge(MetricId::kEngineRowsInFlight).Set(static_cast<double>(engine.private_rows));
-  metrics->GetGauge(MetricId::kEnginePrivateSegmentBytes).Set(static_cast<double>(engine.private_bytes));
+  ShowEngine(parts.engine->Gauges(), metrics);
   ShowStore(parts.store->Usage(), parts.store->Disk(), metrics);
-  metrics->GetCounter(MetricId::kNotFiniteTotal, {"output"}).CatchUp(engine.not_finite_outputs);
-  metrics->GetCounter(MetricId::kNotFiniteTotal, {"compile"}).CatchUp(engine.not_finite_compiles);
 }
 
 Node::Node(NodeOptions options, const Clock* clock, Metrics* metrics, PartsLoader loader)
