@@ -32,6 +32,8 @@ struct HostPort {
 };
 // Errors: InvalidArgument unless `text` is HOST:PORT with a host and a port of 0..65535.
 absl::StatusOr<HostPort> ParseHostPort(std::string_view text);
+// HOST:PORT,HOST:PORT,…; none for an empty text. Errors: InvalidArgument for what is none, or has port 0.
+absl::StatusOr<std::vector<std::string>> ParseAddresses(std::string_view text);
 
 struct ModelSettings {
   std::string path;   // a GGUF file or a Hugging Face directory
@@ -89,6 +91,12 @@ struct StoreSettings {
   int64_t streams = 0;           // of a store process: of layers, at a time
 };
 
+// The other parts of a cluster, for a worker.
+struct ClusterSettings {
+  std::string stores;           // HOST:PORT,…
+  std::string compile_workers;  // HOST:PORT,…; empty: none
+};
+
 struct LinkingSettings {
   std::string strategy;        // full | prefix | naive | legolink-K | cacheblend-R | query-guided-B
   std::string compile_prefix;  // of legolink-0: bos | bos4 | system
@@ -144,6 +152,7 @@ struct Config {
   EngineSettings engine;
   CompileSettings compile;
   StoreSettings store;
+  ClusterSettings cluster;
   LinkingSettings linking;
   LimitSettings limits;
   DeadlineSettings deadlines;

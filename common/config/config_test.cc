@@ -256,6 +256,16 @@ TEST(ConfigTest, TwoDoorsCannotShareAnAddressButMayBothTakeAFreePort) {
   EXPECT_OK(LoadConfig(Sets({"listen.grpc=127.0.0.1:0", "listen.http=127.0.0.1:0"})));
 }
 
+TEST(ConfigTest, ListsOfAddressesAreParsedStrictly) {
+  EXPECT_THAT(*ParseAddresses(""), ElementsAre());
+  EXPECT_THAT(*ParseAddresses("a:1,[::1]:2"), ElementsAre("a:1", "[::1]:2"));
+  for (const char* bad : {",", "a", "a:1 b:2", "a:0", "a:1,,b:2"}) {
+    EXPECT_THAT(LoadConfig(Sets({std::string("cluster.stores=") + bad})),
+                StatusIs(absl::StatusCode::kInvalidArgument))
+        << bad;
+  }
+}
+
 TEST(ConfigTest, AddressesAreParsedStrictly) {
   ASSERT_OK_AND_ASSIGN(const HostPort v6, ParseHostPort("[::1]:80"));
   EXPECT_EQ(v6, (HostPort{"::1", 80}));

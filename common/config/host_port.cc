@@ -44,4 +44,19 @@ absl::StatusOr<HostPort> ParseHostPort(std::string_view text) {
   return out;
 }
 
+absl::StatusOr<std::vector<std::string>> ParseAddresses(std::string_view text) {
+  std::vector<std::string> out;
+  while (!text.empty()) {
+    const size_t comma = text.find(',');
+    const absl::StatusOr<HostPort> address = ParseHostPort(text.substr(0, comma));
+    if (!address.ok()) return address.status();
+    if (address->port == 0) {
+      return absl::InvalidArgumentError("has no port to connect to in '" + address->ToString() + "'");
+    }
+    out.push_back(address->ToString());
+    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
+  }
+  return out;
+}
+
 }  // namespace epic

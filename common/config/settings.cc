@@ -61,6 +61,11 @@ std::string CheckTenantQuotas(std::string_view value) {
   return quotas.ok() ? std::string() : std::string(ToStd(quotas.status().message()));
 }
 
+std::string CheckAddresses(std::string_view value) {
+  const auto addresses = ParseAddresses(value);
+  return addresses.ok() ? std::string() : std::string(ToStd(addresses.status().message()));
+}
+
 std::string CheckNotEmpty(std::string_view value) { return value.empty() ? "must not be empty" : ""; }
 
 using B = bool*;
@@ -353,6 +358,20 @@ constexpr std::array kTable = {
         .unit = "streams",
         .min = 1,
         .max = 65536},
+
+    Setting{.name = "cluster.stores",
+            .type = T::kText,
+            .default_text = "",
+            .field = +[](Config& c) -> S { return &c.cluster.stores; },
+            .help = "Store processes as HOST:PORT,…: a worker's one store",
+            .check = CheckAddresses},
+    Setting{.name = "cluster.compile_workers",
+            .type = T::kText,
+            .default_text = "",
+            .field = +[](Config& c) -> S { return &c.cluster.compile_workers; },
+            .help = "Compile workers as HOST:PORT,…, which a link worker asks for objects that are missing; "
+                    "empty: none",
+            .check = CheckAddresses},
 
     Setting{.name = "linking.strategy",
             .type = T::kText,

@@ -6,6 +6,7 @@
 #include "common/base/check.h"
 #include "common/status/error.h"
 #include "common/status/status_macros.h"
+#include "services/compile_worker/core/layer_queue.h"
 
 namespace epic {
 namespace {
@@ -66,18 +67,25 @@ struct CompileService::Flight {
 class CompileService::Sink final : public CompileSink {
  public:
   Sink(CompileService* service, std::shared_ptr<Flight> flight)
-      : service_(service), flight_(std::move(flight)) {}
+      : service_(service), flight_(std::move(flight)) {
+    if (!service_->limits_.queues_layers) return;
+    queue_ = std::make_shared<LayerQueue>(flight_->writer.get(), service_->executor_);
+  }
   absl::Status OnLayer(uint32_t layer, ByteSpan slab) override {
-    return flight_->writer->WriteLayer(layer, slab);
+    return queue_ != nullptr ? queue_->Push(layer, slab) : flight_->writer->WriteLayer(layer, slab);
   }
   void OnDone(const absl::Status& status) override {
-    service_->executor_->Submit(
-        [service = service_, flight = flight_, status] { service->Finish(flight, status); });
+    const auto finish = [service = service_, flight = flight_, status](const absl::Status& written) {
+      service->Finish(flight, status.ok() ? written : status);
+    };
+    if (queue_ != nullptr) return queue_->End(/*keep=*/status.ok(), finish);
+    service_->executor_->Submit([finish] { finish(absl::OkStatus()); });
   }
 
  private:
   CompileService* const service_;
   const std::shared_ptr<Flight> flight_;
+  std::shared_ptr<LayerQueue> queue_;  // null: layers are written at once
 };
 
 CompileService::CompileService(const CompileLimits& limits, Engine* engine, KvStore* store,

@@ -2,7 +2,8 @@
 //
 // State: the flights (running and queued compiles) and their waiters, in memory only. A flight looks for the
 // object first, then reserves it in the store, has the engine compute it, commits it and, where asked, writes
-// the record's state. Layers are copied into the store's memory on the engine's thread; everything that may
+// the record's state. Layers are copied into the store's memory on the engine's thread, or for a
+// store of another process beside it (layer_queue.h); everything that may
 // block on the disk runs on the executor. Thread-safe. Metrics are read from stats().
 #ifndef EPIC_SERVICES_COMPILE_WORKER_CORE_COMPILE_SERVICE_H_
 #define EPIC_SERVICES_COMPILE_WORKER_CORE_COMPILE_SERVICE_H_
@@ -36,6 +37,8 @@ struct CompileLimits {
   // many short contexts fill the steps of the engine. 0: never more.
   uint32_t max_batch_rows = 0;
   int64_t retry_after_ms = 1000;
+  // The store is another process: layers are copied and written by the executor, beside the engine.
+  bool queues_layers = false;
 };
 
 struct CompileStats {

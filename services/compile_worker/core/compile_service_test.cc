@@ -37,7 +37,8 @@ NewContext ContextOf(std::vector<TokenId> tokens) {
           .compile_prefix = {}};
 }
 
-class CompileServiceTest : public ::testing::Test {
+// Layers written on the engine's thread, or beside it.
+class CompileServiceTest : public ::testing::TestWithParam<bool> {
  protected:
   // Creates the record and describes its plain compile.
   CompileJob JobOf(std::vector<TokenId> tokens) {
@@ -69,10 +70,16 @@ class CompileServiceTest : public ::testing::Test {
   FakeEngine engine_;
   FaultyKvStore store_{&clock_};
   ManualExecutor executor_;
-  CompileService service_{{.max_running = 2, .max_queue = 2}, &engine_, &store_, &executor_, &clock_};
+  CompileService service_{{.max_running = 2, .max_queue = 2, .queues_layers = GetParam()},
+                          &engine_,
+                          &store_,
+                          &executor_,
+                          &clock_};
 };
 
-TEST_F(CompileServiceTest, ManyWaitersShareOneCompileAndOneOfThemPaidForIt) {
+INSTANTIATE_TEST_SUITE_P(Layers, CompileServiceTest, ::testing::Bool());
+
+TEST_P(CompileServiceTest, ManyWaitersShareOneCompileAndOneOfThemPaidForIt) {
   const CompileJob job = JobOf({1, 2, 3});
   std::optional<Outcome> first, second;
   EnsureOrDie(job, &first);
@@ -90,7 +97,7 @@ TEST_F(CompileServiceTest, ManyWaitersShareOneCompileAndOneOfThemPaidForIt) {
   EXPECT_EQ(service_.stats().waiters, 0u);
 }
 
-TEST_F(CompileServiceTest, AnObjectThatIsStoredIsNotCompiledAgain) {
+TEST_P(CompileServiceTest, AnObjectThatIsStoredIsNotCompiledAgain) {
   const CompileJob job = JobOf({1, 2, 3});
   std::optional<Outcome> first, second;
   EnsureOrDie(job, &first);
@@ -104,7 +111,7 @@ TEST_F(CompileServiceTest, AnObjectThatIsStoredIsNotCompiledAgain) {
   EXPECT_EQ(StateOf(job), ContextState::kReady);
 }
 
-TEST_F(CompileServiceTest, TheLastWaiterToLeaveCancelsTheCompileAndItsReservation) {
+TEST_P(CompileServiceTest, TheLastWaiterToLeaveCancelsTheCompileAndItsReservation) {
   const CompileJob job = JobOf({1, 2, 3});
   std::optional<Outcome> first, second;
   const CompileTicket a = EnsureOrDie(job, &first);
@@ -126,7 +133,7 @@ TEST_F(CompileServiceTest, TheLastWaiterToLeaveCancelsTheCompileAndItsReservatio
   EXPECT_EQ(StateOf(job), ContextState::kCompiling);
 }
 
-TEST_F(CompileServiceTest, ADetachedCompileGoesOnWithoutWaiters) {
+TEST_P(CompileServiceTest, ADetachedCompileGoesOnWithoutWaiters) {
   const CompileJob job = JobOf({1, 2, 3});
   std::optional<Outcome> first, second;
   const CompileTicket a = EnsureOrDie(job, &first);
@@ -139,7 +146,7 @@ TEST_F(CompileServiceTest, ADetachedCompileGoesOnWithoutWaiters) {
   EXPECT_EQ(StateOf(job), ContextState::kReady);
 }
 
-TEST_F(CompileServiceTest, JoiningACancelledCompileStartsItAgain) {
+TEST_P(CompileServiceTest, JoiningACancelledCompileStartsItAgain) {
   const CompileJob job = JobOf({1, 2, 3});
   std::optional<Outcome> first, second;
   service_.Abandon(EnsureOrDie(job, &first));
@@ -150,7 +157,7 @@ TEST_F(CompileServiceTest, JoiningACancelledCompileStartsItAgain) {
   EXPECT_OK(*second);
 }
 
-TEST_F(CompileServiceTest, TheQueueIsBoundedAndSaysWhenToComeBack) {
+TEST_P(CompileServiceTest, TheQueueIsBoundedAndSaysWhenToComeBack) {
   std::vector<std::optional<Outcome>> outcomes(5);
   std::vector<CompileTicket> tickets;
   for (uint32_t i = 0; i < 4; ++i) tickets.push_back(EnsureOrDie(JobOf({i + 1}), &outcomes[i]));
@@ -164,9 +171,10 @@ TEST_F(CompileServiceTest, TheQueueIsBoundedAndSaysWhenToComeBack) {
   EXPECT_EQ(engine_.compiles_started(), 4u);
 }
 
-TEST_F(CompileServiceTest, ShortContextsRunTogetherUpToARowLimitWhateverTheirNumber) {
-  CompileService service({.max_running = 2, .max_queue = 100, .max_batch_rows = 100}, &engine_, &store_,
-                         &executor_, &clock_);
+TEST_P(CompileServiceTest, ShortContextsRunTogetherUpToARowLimitWhateverTheirNumber) {
+  CompileService service(
+      {.max_running = 2, .max_queue = 100, .max_batch_rows = 100, .queues_layers = GetParam()}, &engine_,
+      &store_, &executor_, &clock_);
   std::vector<std::optional<Outcome>> outcomes(9);
   std::vector<CompileTicket> tickets;
   const auto ensure = [&](std::vector<TokenId> tokens, std::vector<TokenId> prefix = {}) {
@@ -209,7 +217,7 @@ TEST_F(CompileServiceTest, ShortContextsRunTogetherUpToARowLimitWhateverTheirNum
   EXPECT_EQ(store_.Usage().reservations, 0u);
 }
 
-TEST_F(CompileServiceTest, AFailedCompileMarksTheRecordAndTheNextTryMayMendIt) {
+TEST_P(CompileServiceTest, AFailedCompileMarksTheRecordAndTheNextTryMayMendIt) {
   const CompileJob job = JobOf({1, 2, 3});
   engine_.set_compile_status(absl::InternalError("NaN in layer 1"));
   std::optional<Outcome> first, second;
@@ -226,7 +234,7 @@ TEST_F(CompileServiceTest, AFailedCompileMarksTheRecordAndTheNextTryMayMendIt) {
   EXPECT_EQ(StateOf(job), ContextState::kReady);
 }
 
-TEST_F(CompileServiceTest, AFullEngineOrAStopLeavesTheRecordCompiling) {
+TEST_P(CompileServiceTest, AFullEngineOrAStopLeavesTheRecordCompiling) {
   const CompileJob job = JobOf({1, 2, 3});
   engine_.set_submit_status(RetryLater(ErrorCode::kQueueFull, "full", 500));
   std::optional<Outcome> first;
@@ -237,7 +245,7 @@ TEST_F(CompileServiceTest, AFullEngineOrAStopLeavesTheRecordCompiling) {
   EXPECT_EQ(store_.Usage().reservations, 0u);
 }
 
-TEST_F(CompileServiceTest, AFullStoreFailsTheContextWithItsOwnCode) {
+TEST_P(CompileServiceTest, AFullStoreFailsTheContextWithItsOwnCode) {
   const CompileJob job = JobOf({1, 2, 3});
   for (const StoreCall call : {StoreCall::kReserve, StoreCall::kWriteLayer, StoreCall::kCommit}) {
     store_.Fail(call, Error(ErrorCode::kStorageFull, "full"));
@@ -255,7 +263,7 @@ TEST_F(CompileServiceTest, AFullStoreFailsTheContextWithItsOwnCode) {
   EXPECT_EQ(StateOf(job), ContextState::kReady);
 }
 
-TEST_F(CompileServiceTest, AStateThatTheStoreRefusesIsWrittenByTheNextUse) {
+TEST_P(CompileServiceTest, AStateThatTheStoreRefusesIsWrittenByTheNextUse) {
   const CompileJob job = JobOf({1, 2, 3});
   store_.Fail(StoreCall::kSetState, absl::UnavailableError("EIO"));
   std::optional<Outcome> first, second;
@@ -270,7 +278,7 @@ TEST_F(CompileServiceTest, AStateThatTheStoreRefusesIsWrittenByTheNextUse) {
   EXPECT_EQ(engine_.compiles_started(), 1u);
 }
 
-TEST_F(CompileServiceTest, ADamagedObjectIsCompiledAgain) {
+TEST_P(CompileServiceTest, ADamagedObjectIsCompiledAgain) {
   const CompileJob job = JobOf({1, 2, 3});
   std::optional<Outcome> first, second;
   EnsureOrDie(job, &first);
@@ -283,7 +291,7 @@ TEST_F(CompileServiceTest, ADamagedObjectIsCompiledAgain) {
   EXPECT_EQ(engine_.compiles_started(), 2u);
 }
 
-TEST_F(CompileServiceTest, AWaiterLeavesAtOnceWhileTheStoreHangs) {
+TEST_P(CompileServiceTest, AWaiterLeavesAtOnceWhileTheStoreHangs) {
   const CompileJob job = JobOf({1, 2, 3});
   ThreadExecutor executor(1, 10);
   CompileService service({}, &engine_, &store_, &executor, &clock_);
@@ -301,7 +309,7 @@ TEST_F(CompileServiceTest, AWaiterLeavesAtOnceWhileTheStoreHangs) {
   EXPECT_EQ(engine_.compiles_started(), 0u);
 }
 
-TEST_F(CompileServiceTest, DeletingTheContextEndsItsCompiles) {
+TEST_P(CompileServiceTest, DeletingTheContextEndsItsCompiles) {
   const CompileJob job = JobOf({1, 2, 3});
   std::optional<Outcome> first;
   EnsureOrDie(job, &first);
@@ -315,7 +323,7 @@ TEST_F(CompileServiceTest, DeletingTheContextEndsItsCompiles) {
   EXPECT_EQ(store_.Usage().reservations, 0u);
 }
 
-TEST_F(CompileServiceTest, StopRefusesAndReleasesEveryWaiter) {
+TEST_P(CompileServiceTest, StopRefusesAndReleasesEveryWaiter) {
   std::vector<std::optional<Outcome>> outcomes(3);
   for (uint32_t i = 0; i < 3; ++i) EnsureOrDie(JobOf({i + 1}), &outcomes[i]);
   executor_.RunAll();
