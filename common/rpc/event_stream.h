@@ -84,18 +84,24 @@ class EventStream final : public grpc::ServerWriteReactor<Event>,
 
   // --- reactor ---
   void OnWriteDone(bool ok) override {
-    MutexLock lock(&mu_);
-    writing_ = false;
-    buffered_bytes_ -= queue_.front().ByteSizeLong();
-    queue_.pop_front();
-    if (!ok) {
-      call_.Cancel(/*by_client=*/true);
-      queue_.clear();
-      buffered_bytes_ = 0;
-      broken_ = true;
+    std::function<void()> cancel;
+    {
+      MutexLock lock(&mu_);
+      writing_ = false;
+      buffered_bytes_ -= queue_.front().ByteSizeLong();
+      queue_.pop_front();
+      if (!ok) {
+        queue_.clear();
+        buffered_bytes_ = 0;
+        broken_ = true;
+        cancel = on_cancel_;
+      }
+      WriteNext();
+      FinishIfDrained();
     }
-    WriteNext();
-    FinishIfDrained();
+    if (ok) return;
+    call_.Cancel(/*by_client=*/true);
+    if (cancel) cancel();
   }
   void OnCancel() override {
     call_.Cancel(/*by_client=*/true);
