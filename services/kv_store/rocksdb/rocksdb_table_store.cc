@@ -287,8 +287,10 @@ class RocksDbTableStore final : public TableStore {
   absl::Status PutNow(Table table, std::string_view key, ByteSpan value) ABSL_SHARED_LOCKS_REQUIRED(gate_) {
     rocksdb::WriteOptions options;
     options.disableWAL = true;
-    unlogged_.Add(table, key);
-    return Told(db()->Put(options, Family(table), ToSlice(key), ToSlice(AsText(value))));
+    const rocksdb::Status status = db()->Put(options, Family(table), ToSlice(key), ToSlice(AsText(value)));
+    // Only now: a flush of somebody else that runs meanwhile may not have it.
+    if (status.ok()) unlogged_.Add(table, key);
+    return Told(status);
   }
 
   // OK also where rows that bypassed the log were lost before.
