@@ -47,7 +47,7 @@ class Runner {
     std::iota(positions.begin(), positions.end(), 0u);
     KvBlock block(shape_, positions);
     Logits logits;
-    const auto stay = [](std::vector<bool>*) {};
+    const auto stay = [](uint32_t, const Forward::ResidualFunction&, std::vector<bool>*) {};
     const auto collect = [&](size_t, uint32_t, std::span<float> row) {
       logits.emplace_back(row.begin(), row.end());
     };

@@ -14,6 +14,7 @@
 #include "kernels/matmul/matmul.h"
 #include "services/engine/forward.h"
 #include "services/engine/job.h"
+#include "services/engine/layer_gate.h"
 #include "services/engine/prefix_cache.h"
 #include "services/engine/rope_frequencies.h"
 #include "services/engine/step_builder.h"
@@ -25,6 +26,8 @@ namespace {
 
 // Advice for Retry-After: about one short answer.
 constexpr int64_t kQueueRetryMs = 1000;
+// How often a loop whose requests all wait for layers looks for cancelled ones.
+constexpr int64_t kStalledLookMs = 10;
 
 absl::Status Draining() {
   return Error(ErrorCode::kDraining,
@@ -60,9 +63,13 @@ class EngineImpl final : public Engine {
                  .clock = clock,
                  .prefix_cache = &prefix_cache_,
                  .sampling_scratch = &sampling_scratch_},
+        signal_(std::make_shared<LayerSignal>([this] { OnLayer(); })),
         loop_([this] { Loop(); }) {}
 
-  ~EngineImpl() override { Stop(); }
+  ~EngineImpl() override {
+    Stop();
+    signal_->Close();
+  }
 
   const ModelConfig& config() const override { return parts_.config; }
   ComputeFormat compute() const override { return parts_.compute; }
@@ -132,9 +139,19 @@ class EngineImpl final : public Engine {
       }
       if (idle_ && queue_.empty()) Progress();  // the time without work is none without progress
       queue_.push_back(std::move(job));
+      has_news_ = true;
     }
     changed_.Signal();
     return absl::OkStatus();
+  }
+
+  // A layer has come that a suspended request waits for.
+  void OnLayer() {
+    {
+      MutexLock lock(&mu_);
+      has_news_ = true;
+    }
+    changed_.Signal();
   }
 
   void Progress() { progress_ns_.store(clock_->SteadyNs(), std::memory_order_relaxed); }
@@ -144,7 +161,8 @@ class EngineImpl final : public Engine {
     while (WaitForWork()) {
       DropCancelled();
       Admit();
-      if (!running_.empty()) RunStep();
+      WatchLayers();
+      RunStep();
     }
     FinishAll();
     MutexLock lock(&mu_);
@@ -158,6 +176,9 @@ class EngineImpl final : public Engine {
       idle_ = true;
       changed_.Wait(&mu_);
     }
+    // Nobody tells of cancellations: they are looked for.
+    if (!stopping_ && !has_news_ && is_stalled_) changed_.WaitForMs(&mu_, kStalledLookMs);
+    has_news_ = false;
     idle_ = false;
     Progress();
     return !stopping_;
@@ -229,14 +250,48 @@ class EngineImpl final : public Engine {
     return compiles < options_.max_sequences || compile_rows <= options_.panel_tokens;
   }
 
+  // Asks for the layers that suspended requests wait for, and ends those of which an object is lost.
+  void WatchLayers() {
+    uint32_t suspended = 0;
+    bool is_one_lost = false;
+    for (const auto& job : running_) {
+      job->WatchLayers(context_, signal_);
+      suspended += job->suspended() ? 1 : 0;
+      is_one_lost = is_one_lost || !job->status().ok();
+    }
+    if (std::exchange(suspended_, suspended) != suspended) UpdateGauges();
+    if (is_one_lost) RetireEnded();
+  }
+
+  // Has panels leave the step that come to a layer which is not there yet. A request's groups stay together.
+  static void SuspendPanels(uint32_t layer, const Forward::ResidualFunction& residual, Step* step) {
+    const Job* asked = nullptr;
+    bool must_wait = false;
+    for (size_t i = 0; i < step->owners.size(); ++i) {
+      GroupOwner& owner = step->owners[i];
+      if (owner.job == nullptr || owner.panel_rows == 0 || owner.suspended) continue;
+      PanelRun& panels = owner.job->panels();
+      if (std::exchange(asked, owner.job) != owner.job) must_wait = panels.MustWait(layer);
+      if (!must_wait) continue;
+      panels.Suspend(step->groups[i], layer, residual(i));
+      owner.suspended = true;
+    }
+  }
+
   void RunStep() {
     Step step = builder_.Build(running_);
-    // A cancelled request is let go between two layers; its neighbours' rows go on.
-    const auto leave = [&](std::vector<bool>* left) {
+    is_stalled_ = step.groups.empty() && !running_.empty();
+    if (step.groups.empty()) return;
+    // A cancelled request is let go between two layers, as one is suspended; its neighbours' rows go on.
+    const auto leave = [&](uint32_t layer, const Forward::ResidualFunction& residual,
+                           std::vector<bool>* left) {
       Progress();
       DropCancelled(&step);
+      SuspendPanels(layer, residual, &step);
       const bool all = abandon_.load(std::memory_order_relaxed);
-      for (size_t i = 0; i < step.owners.size(); ++i) (*left)[i] = all || step.owners[i].job == nullptr;
+      for (size_t i = 0; i < step.owners.size(); ++i) {
+        (*left)[i] = all || step.owners[i].job == nullptr || step.owners[i].suspended;
+      }
     };
     const bool ran = forward_.Run(step.groups, leave, [&](size_t group, uint32_t, std::span<float> logits) {
       Progress();
@@ -252,8 +307,7 @@ class EngineImpl final : public Engine {
     if (!ran) return;
     for (const GroupOwner& owner : step.owners) {
       if (!owner.ends_panel || owner.job == nullptr) continue;
-      owner.job->panels().EndStep();
-      owner.job->OnPanel(context_);
+      if (owner.job->panels().EndStep()) owner.job->OnPanel(context_);
     }
     RetireEnded();
   }
@@ -303,6 +357,7 @@ class EngineImpl final : public Engine {
       gauges.private_bytes += job->held_bytes();
       gauges.held_objects += job->objects();
     }
+    gauges.suspended = suspended_;
     gauges.prefix_cache_bytes = prefix_cache_.bytes();
     gauges.steps = steps_;
     gauges.not_finite_outputs = not_finite_outputs_;
@@ -329,7 +384,8 @@ class EngineImpl final : public Engine {
   std::deque<std::unique_ptr<Job>> queue_ ABSL_GUARDED_BY(mu_);
   EngineGauges gauges_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  bool idle_ ABSL_GUARDED_BY(mu_) = true;  // the loop waits for work, or has ended
+  bool idle_ ABSL_GUARDED_BY(mu_) = true;       // the loop waits for work, or has ended
+  bool has_news_ ABSL_GUARDED_BY(mu_) = false;  // a request or a layer, since the loop last looked
 
   // The engine's thread only.
   PrefixCache prefix_cache_;
@@ -341,7 +397,10 @@ class EngineImpl final : public Engine {
   uint64_t steps_ = 0;
   uint64_t not_finite_outputs_ = 0;
   uint64_t not_finite_compiles_ = 0;
+  bool is_stalled_ = false;  // all that runs waits for layers
+  uint32_t suspended_ = 0;
 
+  const std::shared_ptr<LayerSignal> signal_;
   std::thread loop_;  // last: it uses all of the above
 };
 

@@ -4,7 +4,8 @@
 // rows of all running sequences with panels of prompt rows. Sinks are called on the engine's thread and must
 // not block; they are called until OnDone, which is the last call and always comes (unless Submit returned an
 // error). Cancellation is looked at before every layer of every step; a cancelled request's rows and segments
-// are free within the time of one layer, whoever shares its step.
+// are free within the time of one layer, whoever shares its step. A request whose next layer is not there yet
+// is suspended: no thread waits for it, and the steps of the others go on.
 #ifndef EPIC_SERVICES_ENGINE_ENGINE_H_
 #define EPIC_SERVICES_ENGINE_ENGINE_H_
 
@@ -50,7 +51,8 @@ struct EngineOptions {
 // A run of the prompt: own text, or a context covered by an object.
 struct PromptPiece {
   std::vector<TokenId> tokens;
-  // nullptr: own text. Else KV of exactly these tokens (object->layout().tokens == tokens.size()).
+  // nullptr: own text. Else KV of exactly these tokens (object->layout().tokens == tokens.size()). It may be
+  // on its way: each layer computes once that layer of all objects is there. One that ends ends the request.
   std::shared_ptr<const KvObject> object;
   // The compile prefix of the object, token for token; empty in plain mode. Decides whether it is exact in
   // place.
@@ -99,6 +101,8 @@ struct LinkStats {
   int64_t queue_ns = 0;   // submitted to admitted
   int64_t decide_ns = 0;  // choosing rows: planning, and the whole phase that a strategy runs before its link
   int64_t link_ns = 0;    // from there to the first logits
+  // Of both it is left out how long no row could run for want of a layer.
+  int64_t suspended_ns = 0;
 };
 
 // Receives one request's output. Called on the engine's thread only.
@@ -111,6 +115,10 @@ class LinkSink {
   virtual bool OnToken(const GeneratedToken& token) = 0;
   // Once per choice, after its last token.
   virtual void OnFinish(uint32_t choice, FinishReason reason) = 0;
+  // The object of this piece ended with an error before its last layer, and the request with it: nothing was
+  // reported of it yet, and OnFinish and OnDone follow with that error. Sent again with another object it may
+  // go well.
+  virtual void OnObjectLost(size_t /*piece*/) {}
   // The last call. OK when every choice finished; kCancelled, or the error of the request.
   virtual void OnDone(const absl::Status& status) = 0;
 };
@@ -164,6 +172,7 @@ struct ScoreRequest {
 struct EngineGauges {
   uint32_t running = 0;       // requests admitted
   uint32_t waiting = 0;       // requests queued
+  uint32_t suspended = 0;     // of the running ones, those that wait for a layer of an object
   uint64_t private_rows = 0;  // rows held in private segments
   uint64_t private_bytes = 0;
   uint64_t prefix_cache_bytes = 0;

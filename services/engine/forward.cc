@@ -76,17 +76,19 @@ bool Forward::Run(std::span<const RowGroup> groups, const LeaveFunction& leave,
   rows_ = 0;
   quantized_rows_ = 0;
   size_t all_rows = 0;
+  uint32_t first_layer = config_.layers;
   uint32_t layers = 0;
   for (const RowGroup& group : groups) {
     EPIC_CHECK(group.logits_rows <= group.tokens.size());
     EPIC_CHECK(group.first_row + group.tokens.size() <= group.block->capacity());
     EPIC_CHECK(group.first_layer <= LastLayerOf(group));
     all_rows += group.tokens.size();
+    first_layer = std::min(first_layer, group.first_layer);
     layers = std::max(layers, LastLayerOf(group) + 1);
   }
   EPIC_CHECK(all_rows <= max_rows_);
-  for (uint32_t layer = 0; layer < layers; ++layer) {
-    if (!DropGroups(groups, leave)) return false;
+  for (uint32_t layer = first_layer; layer < layers; ++layer) {
+    if (!DropGroups(groups, layer, leave)) return false;
     Enter(groups, layer);
     if (rows_ == 0) continue;
     if (layer + 1 < config_.layers) {
@@ -100,8 +102,12 @@ bool Forward::Run(std::span<const RowGroup> groups, const LeaveFunction& leave,
 }
 
 // False when every group has been made to leave.
-bool Forward::DropGroups(std::span<const RowGroup> groups, const LeaveFunction& leave) {
-  leave(&left_);
+bool Forward::DropGroups(std::span<const RowGroup> groups, uint32_t layer, const LeaveFunction& leave) {
+  const auto residual = [&](size_t group) {
+    return std::span<const float>(x_).subspan(placed_[group].begin * config_.hidden,
+                                              placed_[group].rows * config_.hidden);
+  };
+  leave(layer, residual, &left_);
   const RowBuffer buffers[] = {{x_.data(), config_.hidden}};
   KeepRows(
       groups, [&](size_t group) { return left_[group] ? 0 : placed_[group].rows; }, buffers);

@@ -83,10 +83,14 @@ class Forward {
   // `row` counts from 0 within the group's rows that need logits. Shape: [vocab].
   using LogitsFunction = std::function<void(size_t group, uint32_t row, std::span<float> logits)>;
 
+  // The residual stream of a group that is in work. Shape: [rows][hidden].
+  using ResidualFunction = std::function<std::span<const float>(size_t group)>;
   // Called before every layer with one flag for each group: it sets those of the groups that leave the step.
-  // Their rows stay half written and get no logits; from then on their blocks and segments are not touched
-  // and may be gone.
-  using LeaveFunction = std::function<void(std::vector<bool>* left)>;
+  // Their rows have been through the layers before this one and get no logits; what they enter this one with
+  // is `residual` of them, during the call. From then on their blocks and segments are not touched and may be
+  // gone.
+  using LeaveFunction =
+      std::function<void(uint32_t layer, const ResidualFunction& residual, std::vector<bool>* left)>;
 
   // Runs all layers that some group is in. False when every group was made to leave. REQUIRES: groups of
   // prompt rows come last.
@@ -108,7 +112,7 @@ class Forward {
     size_t stride;
   };
 
-  bool DropGroups(std::span<const RowGroup> groups, const LeaveFunction& leave);
+  bool DropGroups(std::span<const RowGroup> groups, uint32_t layer, const LeaveFunction& leave);
   void Enter(std::span<const RowGroup> groups, uint32_t layer);
   void EnterGroup(const RowGroup& group, float* x);
   void OrderGroups(std::span<const RowGroup> groups);

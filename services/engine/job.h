@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -18,6 +19,7 @@
 #include "services/engine/engine.h"
 #include "services/engine/forward.h"
 #include "services/engine/kv_block.h"
+#include "services/engine/panel_run.h"
 #include "services/engine/prefix_cache.h"
 #include "services/engine/row_plan.h"
 
@@ -30,31 +32,6 @@ struct JobContext {
   const Clock* clock = nullptr;
   PrefixCache* prefix_cache = nullptr;
   std::vector<float>* sampling_scratch = nullptr;
-};
-
-// Rows that run in ascending panels: a phase of a linked prompt, or a chunk behind its prefix.
-struct PanelRun {
-  std::vector<TokenId> tokens;  // one for each row of `block`
-  std::shared_ptr<KvBlock> block;
-  std::vector<LayerBand> bands = {LayerBand{}};
-  uint32_t logits_rows = 0;  // how many of the last rows need logits
-  uint32_t last_layer = kAllLayers;
-  RowKind kind = RowKind::kPrompt;
-  GroupObserver* observer = nullptr;
-  bool is_shallow = false;  // few layers: its panels need not shrink beside decode rows
-  // Rows that enter at resume_layer, with their residual stream: at most two runs of them, so that a panel
-  // has few groups. Their keys and values of the layers below are in the block.
-  uint32_t resume_layer = 0;
-  std::vector<uint32_t> resumed;  // ascending
-  std::vector<float> hidden;      // [resumed][hidden]
-  uint32_t done = 0;              // rows of steps that have ended
-  uint32_t running = 0;           // rows of the step that runs, behind those
-
-  uint32_t remaining() const { return static_cast<uint32_t>(tokens.size()) - done; }
-  // Adds the groups of the next `rows` rows, for the step that begins. REQUIRES: 0 < rows <= remaining().
-  void Next(uint32_t rows, std::vector<RowGroup>* groups);
-  // That step has ended.
-  void EndStep() { done += std::exchange(running, 0); }
 };
 
 class Job {
@@ -84,7 +61,17 @@ class Job {
   virtual bool complete() const = 0;
   // Rows and bytes of private memory held now.
   virtual uint64_t held_rows() const { return panels_.block == nullptr ? 0 : panels_.block->capacity(); }
-  virtual uint64_t held_bytes() const { return panels_.block == nullptr ? 0 : panels_.block->bytes(); }
+  virtual uint64_t held_bytes() const {
+    return (panels_.block == nullptr ? 0 : panels_.block->bytes()) + panels_.kept_bytes();
+  }
+
+  // Before each step: looks for the layers that rows wait for, and fails the job when an object of its prompt
+  // is lost. `signal` is raised when there is something to look for.
+  void WatchLayers(const JobContext& context, const std::shared_ptr<LayerSignal>& signal);
+  // Whether it had rows to run then, and none of them could for want of a layer.
+  bool suspended() const { return suspended_since_ns_.has_value(); }
+  // How long it was so, up to now.
+  int64_t suspended_ns(const Clock& clock) const;
 
   const absl::Status& status() const { return status_; }
   // True when the job failed for NaN or infinity.
@@ -111,9 +98,12 @@ class Job {
   uint32_t objects_ = 0;
   PanelRun panels_;
   absl::Status status_;
+  std::optional<LostObject> lost_;  // why the job failed, if that was it
 
  private:
   bool not_finite_ = false;
+  std::optional<int64_t> suspended_since_ns_;
+  int64_t suspended_ns_ = 0;  // before that
 };
 
 // What the sink of a request hears that its caller cancelled.

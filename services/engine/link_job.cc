@@ -90,6 +90,7 @@ class LinkJob final : public PromptJob {
   }
 
   void Finish(const absl::Status& status) override {
+    if (lost_.has_value()) sink_->OnObjectLost(lost_->piece);
     const FinishReason reason =
         status.code() == absl::StatusCode::kCancelled ? FinishReason::kCancelled : FinishReason::kError;
     for (uint32_t i = 0; i < choices_.size(); ++i) {

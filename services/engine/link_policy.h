@@ -47,6 +47,8 @@ struct ScoutPhase {
   uint32_t first_asking = 0;    // kAttentionMass: only the attention of rows from this position on counts
   bool max_of_heads = false;    // kAttentionMass: the strongest head of each row, not the mean of all
   bool value_norm = false;      // kAttentionMass: each weight times the L2 norm of the value that it reads
+  // Whether something is measured on the stored values themselves, in layers up to last_layer.
+  bool reads_stored() const { return measure != Measure::kAttentionMass || value_norm; }
   // Rows at a layer. True: in layers 0..last_layer the link reads these rows, all of them fresh, and computes
   // nothing there but what their queries still lack in last_layer. False: their keys and values are thrown
   // away.

@@ -46,14 +46,27 @@ PromptJob::PromptJob(const JobContext& context, std::string tenant, CancelToken 
   plan_ = policy_->Before(view_, 0);
   if (plan_.picks > 0) scout_phase_ = policy_->Scout(view_, context.config->layers);
   stats_.decide_ns = context.clock->SteadyNs() - submitted_ns_;
-  bytes_ = context.shape.RowBytes() * (plan_.rows.size() + plan_.picks + appended_.size());
+  bytes_ = MostBytes(context);
+  for (const PromptPiece& piece : pieces_) objects_ += piece.object != nullptr ? 1 : 0;
+}
+
+uint64_t PromptJob::MostBytes(const JobContext& context) const {
+  const uint64_t link_rows = plan_.rows.size() + plan_.picks + appended_.size();
+  uint64_t bytes = context.shape.RowBytes() * link_rows;
+  uint64_t kept_rows = 0;
   if (scout_phase_.has_value()) {
     const KvShape shape = FirstLayers(context.shape, scout_phase_->last_layer + 1);
-    bytes_ += shape.RowBytes() * scout_phase_->rows.size();
-    bytes_ += Scout::Bytes(*scout_phase_, view_.rows(), *context.config);
-    bytes_ += sizeof(float) * uint64_t{context.config->hidden} * (plan_.rows.size() + plan_.picks);
+    bytes += shape.RowBytes() * scout_phase_->rows.size();
+    bytes += Scout::Bytes(*scout_phase_, view_.rows(), *context.config);
+    kept_rows = link_rows;
   }
-  for (const PromptPiece& piece : pieces_) objects_ += piece.object != nullptr ? 1 : 0;
+  const auto is_on_its_way = [](const PromptPiece& piece) {
+    return piece.object != nullptr && piece.object->ReadyLayers() < piece.object->layout().layers;
+  };
+  if (std::any_of(pieces_.begin(), pieces_.end(), is_on_its_way)) {
+    kept_rows = std::max<uint64_t>(link_rows, scout_phase_.has_value() ? scout_phase_->rows.size() : 0);
+  }
+  return bytes + kept_rows * PanelRun::KeptBytes(context.config->hidden);
 }
 
 void PromptJob::Plan(const JobContext& context) {
@@ -81,8 +94,7 @@ void PromptJob::OnPanel(const JobContext& context) {
     EndScout(context);
     return;
   }
-  panels_.resumed.clear();
-  std::vector<float>().swap(panels_.hidden);
+  panels_.DropKept();
   Publish(context);
 }
 
@@ -102,9 +114,15 @@ void PromptJob::BeginScout(const JobContext& context) {
   run.last_layer = phase.last_layer;
   run.kind = phase.quantized ? RowKind::kProbe : RowKind::kPrompt;
   run.is_shallow = (phase.last_layer + 1) * kShallowShare <= context.config->layers;
-  scout_ = std::make_unique<Scout>(phase, view_.rows(), *context.config, context.shape, StoredSegments(),
-                                   run.block.get());
+  const std::vector<SharedSegment> stored = StoredSegments();
+  scout_ =
+      std::make_unique<Scout>(phase, view_.rows(), *context.config, context.shape, stored, run.block.get());
   run.observer = scout_.get();
+  WaitForBands(&run);
+  if (phase.reads_stored()) {
+    for (const SharedSegment& segment : stored)
+      run.gate.Add(PieceOf(segment), segment.object, phase.last_layer);
+  }
   panels_ = std::move(run);
 }
 
@@ -128,7 +146,8 @@ void PromptJob::EndScout(const JobContext& context) {
   scout_.reset();
   scout_phase_.reset();
   link_began_ns_ = context.clock->SteadyNs();
-  stats_.decide_ns += link_began_ns_ - admitted_ns_;
+  scout_suspended_ns_ = suspended_ns(*context.clock);
+  stats_.decide_ns += link_began_ns_ - admitted_ns_ - scout_suspended_ns_;
 }
 
 void PromptJob::BeginLink(const JobContext& context) {
@@ -155,6 +174,7 @@ void PromptJob::BeginLink(const JobContext& context) {
     kept.own_first_row = static_cast<uint32_t>(plan_.rows.size());
     run.bands.insert(run.bands.begin(), std::move(kept));
   }
+  WaitForBands(&run);
   prompt_bands_ = run.bands;
   for (LayerBand& band : prompt_bands_) {
     if (band.before == nullptr) band.before = run.block;
@@ -169,17 +189,29 @@ void PromptJob::ResumeRows(const JobContext& context, const KvBlock& scouted) {
   const std::vector<uint32_t>& known = scouted.positions();
   auto first = static_cast<uint32_t>(plan_.rows.size());
   while (first > 0 && std::binary_search(known.begin(), known.end(), plan_.rows[first - 1])) --first;
-  panels_.resume_layer = scout_->resume_layer();
   for (uint32_t row = first; row < plan_.rows.size(); ++row) {
     const auto at =
         static_cast<uint32_t>(std::lower_bound(known.begin(), known.end(), plan_.rows[row]) - known.begin());
-    const std::span<const float> hidden = scout_->HiddenOf(at);
-    panels_.resumed.push_back(row);
-    panels_.hidden.insert(panels_.hidden.end(), hidden.begin(), hidden.end());
-    for (uint32_t layer = 0; layer < panels_.resume_layer; ++layer) {
+    panels_.Resume(row, scout_->resume_layer(), scout_->HiddenOf(at));
+    for (uint32_t layer = 0; layer < scout_->resume_layer(); ++layer) {
       CopyRow(context.shape, scouted, at, layer, row, panels_.block.get());
     }
   }
+}
+
+void PromptJob::WaitForBands(PanelRun* run) const {
+  uint32_t first_layer = 0;
+  for (const LayerBand& band : run->bands) {
+    for (const SharedSegment& segment : band.shared) {
+      if (segment.object != nullptr) run->gate.Add(PieceOf(segment), segment.object, first_layer);
+    }
+    first_layer = band.end_layer;
+  }
+}
+
+size_t PromptJob::PieceOf(const SharedSegment& segment) const {
+  const auto reads = [&](const PromptPiece& piece) { return piece.object == segment.object; };
+  return static_cast<size_t>(std::find_if(pieces_.begin(), pieces_.end(), reads) - pieces_.begin());
 }
 
 std::vector<SharedSegment> PromptJob::SegmentsOf(const RowPlan& plan) const {
@@ -216,12 +248,13 @@ std::vector<SharedSegment> PromptJob::StoredSegments() const {
 
 bool PromptJob::CheckPanel(const JobContext& context, std::span<const float> logits) {
   const uint32_t first = checked_rows_;
-  checked_rows_ = panels_.done + panels_.running;
+  checked_rows_ = panels_.through();
   return CheckFinite(context.shape, *panels_.block, first, checked_rows_ - first, logits);
 }
 
 void PromptJob::MarkLinked(const JobContext& context) {
-  stats_.link_ns = context.clock->SteadyNs() - link_began_ns_;
+  stats_.suspended_ns = suspended_ns(*context.clock);
+  stats_.link_ns = context.clock->SteadyNs() - link_began_ns_ - (stats_.suspended_ns - scout_suspended_ns_);
 }
 
 void PromptJob::Publish(const JobContext& context) {
@@ -249,7 +282,7 @@ uint64_t PromptJob::held_rows() const {
 
 uint64_t PromptJob::held_bytes() const {
   return Job::held_bytes() + (kept_ == nullptr ? 0 : kept_->bytes()) +
-         (scout_ == nullptr ? 0 : scout_->bytes()) + sizeof(float) * panels_.hidden.size();
+         (scout_ == nullptr ? 0 : scout_->bytes());
 }
 
 void PromptJob::Release() {

@@ -47,6 +47,12 @@ class PromptJob : public Job {
   void BeginLink(const JobContext& context);
   // Has rows that went through the scout enter the link behind what they share with it.
   void ResumeRows(const JobContext& context, const KvBlock& scouted);
+  // Of the rows that run and of the residual streams that are kept of them, at most.
+  uint64_t MostBytes(const JobContext& context) const;
+  // Has rows wait for the layers that their bands read.
+  void WaitForBands(PanelRun* run) const;
+  // The first piece with the object of this segment.
+  size_t PieceOf(const SharedSegment& segment) const;
   std::vector<SharedSegment> SegmentsOf(const RowPlan& plan) const;
   std::vector<SharedSegment> StoredSegments() const;
   // Gives the rows to the prefix cache when they are exact ones and the strategy publishes them. REQUIRES:
@@ -68,6 +74,7 @@ class PromptJob : public Job {
   uint32_t checked_rows_ = 0;  // of the block, from its first row
   int64_t admitted_ns_ = 0;
   int64_t link_began_ns_ = 0;
+  int64_t scout_suspended_ns_ = 0;
 };
 
 }  // namespace epic

@@ -67,9 +67,9 @@ Step StepBuilder::Build(std::span<const std::unique_ptr<Job>> jobs) {
       step.groups[step.owners.size()].kind = RowKind::kDecode;
       step.owners.push_back({.job = job.get(), .choice = choice});
     }
-    if (job->panels().remaining() > 0) {
+    if (const uint32_t rows = job->panels().Runnable(); rows > 0) {
       waiting.push_back(job.get());
-      remaining.push_back(job->panels().remaining());
+      remaining.push_back(rows);
       is_shallow = is_shallow && job->panels().is_shallow;
     }
   }

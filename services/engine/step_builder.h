@@ -1,6 +1,6 @@
 // Which rows the next step runs: the decode rows of every job, then panels of prompt rows shared out fairly,
-// short ones whole. Decides nothing about memory or order of admission (engine.cc does). Engine thread only;
-// keeps no job from step to step.
+// short ones whole. Rows that wait for a layer are in no step. Decides nothing about memory or order of
+// admission (engine.cc does). Engine thread only; keeps no job from step to step.
 #ifndef EPIC_SERVICES_ENGINE_STEP_BUILDER_H_
 #define EPIC_SERVICES_ENGINE_STEP_BUILDER_H_
 
@@ -20,6 +20,7 @@ struct GroupOwner {
   uint32_t choice = 0;      // of a decode row
   uint32_t panel_rows = 0;  // 0: a decode row
   bool ends_panel = false;  // the last group of this job's panel
+  bool suspended = false;   // it has left the step, for want of a layer
 };
 
 struct Step {

@@ -147,7 +147,9 @@ std::vector<size_t> StepsBeforeTheFirstRows(StepBuilder* builder, std::vector<st
     for (const GroupOwner& owner : built.owners) {
       const size_t job = std::find(all.begin(), all.end(), owner.job) - all.begin();
       waited[job] = std::min(waited[job], step);
-      if (owner.ends_panel) owner.job->panels().EndStep();
+      if (owner.ends_panel) {
+        EXPECT_TRUE(owner.job->panels().EndStep());
+      }
     }
     for (size_t i = jobs.size(); i-- > 0;) {
       if (jobs[i]->panels().remaining() > 0) continue;
@@ -173,38 +175,6 @@ TEST(StepBuilderTest, AShortJobBehindManyLongOnesWaitsForOneTurnOnly) {
   for (int i = 0; i < 40; ++i) jobs.push_back(std::make_unique<FakeJob>(4000, false, false));
   jobs.push_back(std::make_unique<FakeJob>(100, false, false));
   EXPECT_LE(StepsBeforeTheFirstRows(&builder, std::move(jobs)).back(), 2u);
-}
-
-TEST(PanelRunTest, RowsThatResumeAreGroupsOfTheirOwn) {
-  PanelRun run;
-  run.tokens.resize(20);
-  run.logits_rows = 2;
-  run.resume_layer = 1;
-  for (uint32_t row = 11; row < 17; ++row) {
-    run.resumed.push_back(row);
-    for (int i = 0; i < 3; ++i) run.hidden.push_back(static_cast<float>(row));
-  }
-  std::vector<RowGroup> groups;
-  run.Next(13, &groups);
-  run.EndStep();
-  run.Next(7, &groups);
-  ASSERT_EQ(groups.size(), 4u);
-  const uint32_t first[] = {0, 11, 13, 17};
-  const size_t rows[] = {11, 2, 4, 3};
-  const uint32_t logits[] = {0, 0, 0, 2};
-  for (size_t i = 0; i < 4; ++i) {
-    EXPECT_EQ(groups[i].first_row, first[i]);
-    EXPECT_EQ(groups[i].tokens.size(), rows[i]);
-    EXPECT_EQ(groups[i].logits_rows, logits[i]);
-    const bool resumes = i == 1 || i == 2;
-    EXPECT_EQ(groups[i].first_layer, resumes ? 1u : 0u);
-    ASSERT_EQ(groups[i].hidden != nullptr, resumes);
-    if (resumes) {
-      EXPECT_EQ(groups[i].hidden[0], static_cast<float>(first[i]));
-    }
-  }
-  run.EndStep();
-  EXPECT_EQ(run.remaining(), 0u);
 }
 
 }  // namespace

@@ -48,6 +48,7 @@ struct CollectLink final : LinkSink {
     return !on_token || on_token(token);
   }
   void OnFinish(uint32_t choice, FinishReason reason) override { ends[choice].push_back(reason); }
+  void OnObjectLost(size_t piece) override { lost.push_back(piece); }
   void OnDone(const absl::Status& status) override { done.Set(status); }
 
   std::vector<TokenId> Ids(size_t choice) const;
@@ -56,6 +57,7 @@ struct CollectLink final : LinkSink {
   int linked = 0;
   std::vector<std::vector<GeneratedToken>> tokens;
   std::vector<std::vector<FinishReason>> ends;
+  std::vector<size_t> lost;
   std::function<void()> on_linked;
   std::function<bool(const GeneratedToken&)> on_token;
   Done done;
