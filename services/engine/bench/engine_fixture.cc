@@ -18,8 +18,9 @@ using testing::CollectLink;
 
 constexpr uint64_t kPrefixCacheBytes = 512ull << 20;  // shape L, and the next prompt beside it
 
-EngineOptions Options() {
+EngineOptions Options(uint32_t threads) {
   EngineOptions options;
+  options.threads = threads;
   options.prefix_cache_bytes = kPrefixCacheBytes;
   return options;
 }
@@ -73,11 +74,19 @@ void Die(const absl::Status& status) {
 }
 
 BenchEngine::BenchEngine(const std::string& model_path)
-    : model_(OrDie(Model::Load(model_path))),
-      engine_(OrDie(Engine::Create(model_, Options(), SystemClock::Get()))) {}
+    : BenchEngine(OrDie(Model::Load(model_path)), std::thread::hardware_concurrency()) {}
+
+BenchEngine::BenchEngine(std::shared_ptr<const Model> model, uint32_t threads)
+    : threads_(std::max(threads, 1u)),
+      model_(std::move(model)),
+      engine_(OrDie(Engine::Create(model_, Options(threads_), SystemClock::Get()))) {}
+
+std::unique_ptr<BenchEngine> BenchEngine::WithThreads(uint32_t threads) const {
+  return std::unique_ptr<BenchEngine>(new BenchEngine(model_, threads));
+}
 
 std::string BenchEngine::Describe() const {
-  return DescribeCpu() + ", " + std::to_string(std::thread::hardware_concurrency()) + " threads, " +
+  return DescribeCpu() + ", " + std::to_string(threads_) + " threads, " +
          (engine_->compute() == ComputeFormat::kBf16 ? "bf16" : "f32") + " weights, KV " +
          (engine_->kv_dtype() == KvDtype::kBf16 ? "bf16" : "f32");
 }

@@ -65,6 +65,8 @@ struct TogetherRun {
 class BenchEngine {
  public:
   explicit BenchEngine(const std::string& model_path);
+  // Another one over the same model, whose engine has so many threads.
+  std::unique_ptr<BenchEngine> WithThreads(uint32_t threads) const;
 
   Engine* engine() { return engine_.get(); }
   const Model& model() const { return *model_; }
@@ -92,6 +94,9 @@ class BenchEngine {
     auto operator<=>(const ContextKey&) const = default;
   };
 
+  BenchEngine(std::shared_ptr<const Model> model, uint32_t threads);
+
+  const uint32_t threads_;
   const std::shared_ptr<const Model> model_;
   const std::unique_ptr<Engine> engine_;
   std::map<ContextKey, std::vector<PromptPiece>> contexts_;

@@ -13,6 +13,8 @@ constexpr Section kSections[] = {
     {"prefix-m", "legolink-0 over bos4 objects against one exact prefix as long, 8 x 512 + 64", false,
      TimePrefixM},
     {"prefix-l", "as prefix-m, 7 x 1024 + 64", false, TimePrefixL},
+    {"overlap", "a link over objects that are being fetched at a stated rate, 8 x 512 + 64, one thread", true,
+     TimeOverlap},
     {"compile", "tokens/s of 64 short chunks, one after another and at once", true, TimeCompiles},
     {"decode", "tokens/s of 1 and of 8 sequences behind 64 tokens", true, TimeDecode},
     {"decode-shared", "tokens/s of 8 sequences over the same 8 x 512 tokens, and over copies of them", false,

@@ -31,6 +31,8 @@ void TimeChoicesM(BenchEngine* bench, int repeats, BenchReport* report);
 void TimeChoicesL(BenchEngine* bench, int repeats, BenchReport* report);
 void TimePrefixM(BenchEngine* bench, int repeats, BenchReport* report);
 void TimePrefixL(BenchEngine* bench, int repeats, BenchReport* report);
+// overlap_bench.cc
+void TimeOverlap(BenchEngine* bench, int repeats, BenchReport* report);
 // compile_bench.cc
 void TimeCompiles(BenchEngine* bench, int repeats, BenchReport* report);
 // decode_bench.cc
