@@ -29,11 +29,14 @@ enum class MetricId : uint8_t {
   kGenerationTokensTotal,
   kEngineRowsInFlight,
   kEnginePrivateSegmentBytes,
+  kEngineRequestsSuspended,
   kCompilesTotal,  // {result}
   kCompileTokensTotal,
   kCompileSeconds,
   kLinksTotal,          // {strategy}
   kObjectLookupsTotal,  // {result}
+  kObjectsLostTotal,
+  kLinkSuspendedSeconds,
   kStoreContexts,
   kStoreObjectsInMemory,
   kStoreMemoryBytes,

@@ -98,6 +98,7 @@ void ShowEngine(const EngineGauges& gauges, Metrics* metrics) {
   metrics->GetGauge(MetricId::kRequestsWaiting).Set(gauges.waiting);
   metrics->GetGauge(MetricId::kEngineRowsInFlight).Set(static_cast<double>(gauges.private_rows));
   metrics->GetGauge(MetricId::kEnginePrivateSegmentBytes).Set(static_cast<double>(gauges.private_bytes));
+  metrics->GetGauge(MetricId::kEngineRequestsSuspended).Set(gauges.suspended);
   metrics->GetCounter(MetricId::kNotFiniteTotal, {"output"}).CatchUp(gauges.not_finite_outputs);
   metrics->GetCounter(MetricId::kNotFiniteTotal, {"compile"}).CatchUp(gauges.not_finite_compiles);
 }

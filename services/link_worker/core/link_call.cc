@@ -19,6 +19,7 @@ class LinkCallImpl::EngineSink final : public LinkSink {
   void OnLinked(const LinkStats& stats) override { call_->OnLinked(stats); }
   bool OnToken(const GeneratedToken& token) override { return call_->OnToken(token); }
   void OnFinish(uint32_t choice, FinishReason reason) override { call_->OnFinish(choice, reason); }
+  void OnObjectLost(size_t piece) override { call_->OnObjectLost(piece); }
   void OnDone(const absl::Status& status) override { call_->OnEngineDone(status); }
 
  private:
@@ -160,6 +161,29 @@ void LinkCallImpl::OnCompiled(size_t index, absl::StatusOr<CompileOutcome> outco
   PieceDone();
 }
 
+void LinkCallImpl::ReplaceLost(size_t index) {
+  const LinkPiece& piece = job_.pieces[index];
+  const bool may_recompile =
+      piece.kind != LinkPiece::Kind::kContext || piece.on_missing == OnMissing::kRecompile;
+  bool was_lost = false;
+  {
+    MutexLock lock(&mu_);
+    if (phase_ != Phase::kFetch) return;
+    PieceState& state = pieces_[index];
+    state.object = nullptr;
+    was_lost = std::exchange(state.was_lost, true);
+    // Whatever brings it fails again and again: its rows are computed for this call.
+    state.as_text = was_lost && may_recompile;
+  }
+  if (!was_lost || !may_recompile) {
+    absl::StatusOr<bool> leased = was_lost ? absl::StatusOr<bool>(false) : Lease(index);
+    absl::Status status = leased.status();
+    if (leased.ok() && !*leased) status = CompileMissing(index);
+    if (!status.ok()) return EndFrom(Phase::kFetch, status);
+  }
+  PieceDone();
+}
+
 void LinkCallImpl::PieceDone() {
   {
     MutexLock lock(&mu_);
@@ -185,6 +209,7 @@ void LinkCallImpl::Submit() {
   }
   timings_.fetch_ns = shared_->clock->SteadyNs() - fetch_started_ns_;
   LinkRequest request = MakeRequest();
+  choices_.clear();
   choices_.reserve(job_.choices);
   for (uint32_t i = 0; i < job_.choices; ++i) choices_.emplace_back(job_.stop);
   const absl::Status status = shared_->model->engine->SubmitLink(
@@ -209,25 +234,30 @@ LinkRequest LinkCallImpl::MakeRequest() {
   std::vector<PieceState> states;
   {
     MutexLock lock(&mu_);
-    states.swap(pieces_);  // the leases go with the request
+    states = pieces_;
   }
+  accounts_.clear();
+  read_.clear();
+  timings_.fetched_bytes = 0;
+  timings_.recompiled_objects = 0;
   for (size_t i = 0; i < job_.pieces.size(); ++i) {
-    LinkPiece& piece = job_.pieces[i];
+    const LinkPiece& piece = job_.pieces[i];
     const PieceState& state = states[i];
-    const std::shared_ptr<const KvObject>& object =
-        state.same.has_value() ? states[*state.same].object : state.object;
+    const PieceState& leased = state.same.has_value() ? states[*state.same] : state;
+    const std::shared_ptr<const KvObject>& object = leased.object;
     accounts_.push_back({.kind = piece.kind,
                          .tokens = static_cast<uint32_t>(piece.tokens.size()),
                          .read_rows = 0,
-                         .computed_now = state.computed_now});
+                         .computed_now = state.computed_now,
+                         .as_text = leased.as_text});
     if (object != nullptr && !state.same.has_value()) {
       timings_.fetched_bytes += object->layout().TotalBytes();
       read_.push_back({state.key, object->layout()});
     }
     timings_.recompiled_objects += state.computed_now && piece.kind == LinkPiece::Kind::kContext;
-    request.pieces.push_back({.tokens = std::move(piece.tokens),
+    request.pieces.push_back({.tokens = piece.tokens,
                               .object = object,
-                              .prefix_tokens = std::move(piece.prefix_tokens),
+                              .prefix_tokens = piece.prefix_tokens,
                               .is_context = piece.kind == LinkPiece::Kind::kContext});
   }
   planned_recomputed_ = PlannedRecomputed(request.pieces, job_.strategy, accounts_, reads_objects_);
@@ -242,6 +272,11 @@ void LinkCallImpl::Admit() {
 
 void LinkCallImpl::OnLinked(const LinkStats& stats) {
   Admit();
+  std::vector<PieceState> leases;  // the engine has its own, and loses none any more
+  {
+    MutexLock lock(&mu_);
+    leases.swap(pieces_);
+  }
   shared_->CountLink(job_.strategy);
   for (size_t i = 0; i < stats.read_rows.size(); ++i) accounts_[i].read_rows = stats.read_rows[i];
   const PromptUsage usage = AccountFor(stats, accounts_, reads_objects_);
@@ -250,6 +285,10 @@ void LinkCallImpl::OnLinked(const LinkStats& stats) {
   usage_.recomputed_tokens = usage.recomputed;
   usage_.fresh_tokens = usage.fresh;
   timings_.queue_ns = stats.queue_ns;
+  timings_.fetch_ns += stats.suspended_ns;
+  if (stats.suspended_ns > 0 && shared_->series.has_value()) {
+    shared_->series->suspended.Observe(static_cast<double>(stats.suspended_ns) / 1e9);
+  }
   timings_.decide_ns = stats.decide_ns;
   timings_.link_ns = stats.link_ns;
 }
@@ -295,7 +334,7 @@ bool LinkCallImpl::Deliver(uint32_t choice, ChoiceText::Piece piece) {
 }
 
 void LinkCallImpl::OnFinish(uint32_t choice, FinishReason reason) {
-  if (reader_gone_) return;
+  if (reader_gone_ || lost_.has_value()) return;
   ChoiceText& text = choices_[choice];
   const bool complete = reason == FinishReason::kStop || reason == FinishReason::kLength;
   if (complete && !text.stopped()) {
@@ -309,6 +348,8 @@ void LinkCallImpl::OnFinish(uint32_t choice, FinishReason reason) {
 
 void LinkCallImpl::OnEngineDone(const absl::Status& status) {
   Admit();
+  const std::optional<size_t> lost = std::exchange(lost_, std::nullopt);
+  if (lost.has_value() && FetchAgain(*lost)) return;
   const int64_t now_ns = shared_->clock->SteadyNs();
   if (first_token_ns_ == 0) {
     timings_.ttft_ns = now_ns - job_.received_steady_ns;
@@ -316,7 +357,22 @@ void LinkCallImpl::OnEngineDone(const absl::Status& status) {
     timings_.decode_ns = now_ns - first_token_ns_;
   }
   // The engine may have ended every choice before it saw the cancellation.
-  EndAfterEngine(reader_gone_ && status.ok() ? absl::CancelledError("the reader is gone") : status);
+  const bool is_cancelled = lost.has_value() || (reader_gone_ && status.ok());
+  EndAfterEngine(is_cancelled ? absl::CancelledError("the reader is gone") : status);
+}
+
+bool LinkCallImpl::FetchAgain(size_t lost) {
+  ++shared_->objects_lost;
+  if (shared_->series.has_value()) shared_->series->lost.Add();
+  {
+    MutexLock lock(&mu_);
+    if (cancel_.token().cancelled()) return false;
+    phase_ = Phase::kFetch;
+    waiting_ = 1;
+  }
+  // It may block on the disk.
+  shared_->executor->Submit([self = shared_from_this(), lost] { self->ReplaceLost(lost); });
+  return true;
 }
 
 void LinkCallImpl::EndAfterEngine(const absl::Status& status) {

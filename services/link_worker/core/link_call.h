@@ -1,6 +1,7 @@
 // One call of the link worker, from leasing objects to the last token.
 //
-// Phases: fetch (lease objects, wait for compiles) → engine → over. Owned by shared_ptr: by the caller, the
+// Phases: fetch (lease objects, wait for compiles) → engine → over; and back to fetch when an object is lost
+// on its way to the engine, which is before anything is reported. Owned by shared_ptr: by the caller, the
 // compiles it waits for, and the engine. Cancel may come in any phase and from any thread; whatever ends the
 // call first frees its waiters and leases and reports once.
 #ifndef EPIC_SERVICES_LINK_WORKER_CORE_LINK_CALL_H_
@@ -41,6 +42,8 @@ class LinkCallImpl final : public LinkCall, public std::enable_shared_from_this<
     std::optional<size_t> same;  // an earlier piece with the same key
     bool compiling = false;      // until its object is there
     bool computed_now = false;
+    bool was_lost = false;  // once, on its way
+    bool as_text = false;   // it was lost again
   };
 
   // --- fetch
@@ -50,6 +53,9 @@ class LinkCallImpl final : public LinkCall, public std::enable_shared_from_this<
   absl::Status CompileMissing(size_t index);
   void OnCompiled(size_t index, absl::StatusOr<CompileOutcome> outcome);
   void PieceDone();
+  // The engine lost the object of this piece. On the executor: has another one, or has it compiled, or does
+  // without.
+  void ReplaceLost(size_t index);
   // The place of the first context whose compile is waited for; empty when none is.
   std::string PlaceWaitedFor();
   // --- engine
@@ -60,9 +66,12 @@ class LinkCallImpl final : public LinkCall, public std::enable_shared_from_this<
   void OnLinked(const LinkStats& stats);
   bool OnToken(const GeneratedToken& token);
   void OnFinish(uint32_t choice, FinishReason reason);
+  void OnObjectLost(size_t index) { lost_ = index; }
   void OnEngineDone(const absl::Status& status);
   std::optional<LinkLogprob> LogprobOf(const GeneratedToken& token) const;
   bool Deliver(uint32_t choice, ChoiceText::Piece piece);
+  // False when the call is cancelled.
+  bool FetchAgain(size_t lost);
   // --- the end
   void EndAfterEngine(const absl::Status& status);
   // Ends the call if it is in `phase`: two threads may want to end it, or one to end what the other submits.
@@ -70,7 +79,7 @@ class LinkCallImpl final : public LinkCall, public std::enable_shared_from_this<
 
   const std::shared_ptr<LinkService::Shared> shared_;
   const std::shared_ptr<LinkEvents> events_;
-  LinkJob job_;                   // constant after Start
+  const LinkJob job_;
   bool reads_objects_ = false;    // constant after Start
   int64_t fetch_started_ns_ = 0;  // constant after Start
   CancelSource cancel_;           // synchronises itself
@@ -83,12 +92,13 @@ class LinkCallImpl final : public LinkCall, public std::enable_shared_from_this<
   Phase phase_ ABSL_GUARDED_BY(mu_) = Phase::kFetch;
   uint32_t waiting_ ABSL_GUARDED_BY(mu_) = 1;  // compiles under way, and one for Start itself
   std::set<CompileTicket> tickets_ ABSL_GUARDED_BY(mu_);
-  std::vector<PieceState> pieces_ ABSL_GUARDED_BY(mu_);
+  std::vector<PieceState> pieces_ ABSL_GUARDED_BY(mu_);  // until the prompt is linked
 
   // Written in phase kEngine only: by Submit before the engine knows the call, then on the engine's thread.
   std::vector<PieceAccount> accounts_;
   std::vector<StoredObject> read_;  // each object that the engine was given, once
   std::optional<uint32_t> planned_recomputed_;
+  std::optional<size_t> lost_;  // the piece whose object ended the engine's run
   std::vector<ChoiceText> choices_;
   LinkUsage usage_;
   LinkTimings timings_;

@@ -25,7 +25,11 @@ LinkService::Shared::Shared(const HeadLimits& limits, const ServedModel* model, 
       heads(limits, model->identity, model->alias, store),
       unsound(store, metrics) {
   if (metrics == nullptr) return;
-  series.emplace(Series{metrics->GetHistogram(MetricId::kInterTokenLatencySeconds), {}, {}});
+  series.emplace(Series{metrics->GetHistogram(MetricId::kInterTokenLatencySeconds),
+                        {},
+                        {},
+                        metrics->GetCounter(MetricId::kObjectsLostTotal),
+                        metrics->GetHistogram(MetricId::kLinkSuspendedSeconds)});
   // Found, then the causes of a miss in their order.
   series->lookups.push_back(metrics->GetCounter(MetricId::kObjectLookupsTotal, {"hit"}));
   for (size_t cause = 0; cause < kMissCauses; ++cause) {
@@ -63,6 +67,7 @@ LinkServiceStats LinkService::stats() const {
           .active = shared_->active,
           .objects_found = shared_->objects_found,
           .objects_missing = shared_->objects_missing,
+          .objects_lost = shared_->objects_lost,
           .heads = shared_->heads.size()};
 }
 

@@ -29,6 +29,7 @@ struct LinkServiceStats {
   uint64_t active = 0;
   uint64_t objects_found = 0;
   uint64_t objects_missing = 0;  // of contexts; compiled again or refused
+  uint64_t objects_lost = 0;     // on their way, with the prompt that read them begun
   uint64_t heads = 0;
 };
 
@@ -63,9 +64,11 @@ class LinkService final : public Linker {
       Histogram inter_token;
       std::vector<Counter> lookups;  // hit, then by MissCause
       std::vector<Counter> links;    // by StrategyKind
+      Counter lost;
+      Histogram suspended;
     };
     std::optional<Series> series;  // none without metrics
-    std::atomic<uint64_t> calls{0}, active{0}, objects_found{0}, objects_missing{0};
+    std::atomic<uint64_t> calls{0}, active{0}, objects_found{0}, objects_missing{0}, objects_lost{0};
   };
 
  private:

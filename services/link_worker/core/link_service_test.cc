@@ -216,6 +216,88 @@ TEST_F(LinkServiceTest, ADamagedObjectIsComputedAgainForTheCallThatMeetsIt) {
   EXPECT_EQ(engine_.compiles_started(), 3u);
 }
 
+TEST_F(LinkServiceTest, AnObjectLostOnItsWayIsFetchedAgainAndNothingOfTheFirstRunIsSeen) {
+  Run(JobOf({Head("system"), Context(kLong), Context(kOther), Text("?")}));
+  const uint64_t compiles = engine_.compiles_started();
+  engine_.LoseObject(1, 1);
+  const auto done = Run(JobOf({Head("system"), Context(kLong), Context(kOther), Text("?")}));
+  ASSERT_OK(done->status);
+  EXPECT_EQ(done->text[0], "Hello, world");
+  EXPECT_EQ(done->finished, (std::map<uint32_t, FinishReason>{{0, FinishReason::kStop}}));
+  EXPECT_EQ(done->usage.completion_tokens, 12u);
+  EXPECT_EQ(done->usage.recomputed_tokens, 32u);
+  EXPECT_EQ(engine_.compiles_started(), compiles) << "the store had it still";
+  EXPECT_EQ(links_.stats().objects_lost, 1u);
+  EXPECT_EQ(engine_.links_started(), 3u);
+}
+
+TEST_F(LinkServiceTest, AnObjectLostOnItsWayThatTheStoreHasNoMoreIsCompiledOrRefused) {
+  Run(JobOf({Context(kLong), Context(kOther), Text("?")}));
+  const uint64_t compiles = engine_.compiles_started();
+  for (const OnMissing on_missing : {OnMissing::kRecompile, OnMissing::kError}) {
+    LinkJob job = JobOf({Context(kLong), Context(kOther), Text("?")});
+    job.pieces[1].on_missing = on_missing;
+    job.pieces[1].place = "context_ids[1]";
+    auto collector = std::make_shared<Collector>();
+    engine_.LoseObject(1, 1);
+    links_.Link(std::move(job), collector);
+    EXPECT_EQ(engine_.Gauges().held_objects, 2u);
+    store_.CorruptNext();  // of the second acquisition
+    Settle();
+    ASSERT_TRUE(collector->done);
+    if (on_missing == OnMissing::kError) {
+      EXPECT_EQ(CodeOf(collector->status), ErrorCode::kContextObjectMissing);
+      EXPECT_EQ(ParamOf(collector->status), "context_ids[1]");
+      EXPECT_TRUE(collector->text.empty());
+    } else {
+      ASSERT_OK(collector->status);
+      EXPECT_EQ(collector->text[0], "Hello, world");
+      EXPECT_EQ(collector->timings.recompiled_objects, 1u);
+      EXPECT_EQ(collector->usage.recomputed_tokens, 40u);  // the first is exact in place
+    }
+    EXPECT_EQ(engine_.compiles_started(), compiles + 1);
+    ExpectNothingLeft();
+  }
+}
+
+TEST_F(LinkServiceTest, AnObjectLostAgainAndAgainIsComputedForTheCallOrRefused) {
+  Run(JobOf({Head("system"), Context(kLong), Context(kOther), Context(kLong), Text("?")}));
+  for (const OnMissing on_missing : {OnMissing::kRecompile, OnMissing::kError}) {
+    LinkJob job = JobOf({Head("system"), Context(kLong), Context(kOther), Context(kLong), Text("?")});
+    job.pieces[1].on_missing = on_missing;
+    engine_.LoseObject(1, 2);
+    const auto done = Run(std::move(job));
+    if (on_missing == OnMissing::kError) {
+      EXPECT_EQ(CodeOf(done->status), ErrorCode::kContextObjectMissing);
+      continue;
+    }
+    ASSERT_OK(done->status);
+    EXPECT_EQ(done->text[0], "Hello, world");
+    // Both places of it, and sixteen rows of the other.
+    EXPECT_EQ(done->usage.recomputed_tokens, 50u + 16 + 50);
+    EXPECT_EQ(done->usage.fresh_tokens, 1u);
+    EXPECT_EQ(done->usage.cached_tokens, 6u + 24);
+  }
+  engine_.LoseObject(0, 2);
+  const auto headless = Run(JobOf({Head("system"), Context(kLong), Text("?")}));
+  ASSERT_OK(headless->status);
+  EXPECT_EQ(headless->usage.fresh_tokens, 6u + 1);
+}
+
+TEST_F(LinkServiceTest, ACallThatIsCancelledWhenItsObjectIsLostEndsCancelled) {
+  Run(JobOf({Context(kLong), Context(kOther), Text("?")}));
+  engine_.LoseObject(1, 1);
+  auto collector = std::make_shared<Collector>();
+  const auto call = links_.Link(JobOf({Context(kLong), Context(kOther), Text("?")}), collector);
+  engine_.Step();  // lost; the executor has what follows
+  call->Cancel();
+  EXPECT_TRUE(collector->done);
+  EXPECT_EQ(CodeOf(collector->status), ErrorCode::kClientGone);
+  Settle();
+  EXPECT_EQ(engine_.links_started(), 2u);
+  ExpectNothingLeft();
+}
+
 TEST_F(LinkServiceTest, AFailedContextEndsTheCallAndAFailedHeadOnlyCostsItsCaching) {
   engine_.set_compile_status(absl::InternalError("NaN"));
   LinkJob job = JobOf({Context(kLong), Text("?")});

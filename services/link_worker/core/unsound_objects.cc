@@ -19,7 +19,8 @@ absl::Status UnsoundObjects::DropBehind(const absl::Status& failure, const std::
   size_t dropped = 0;
   for (const StoredObject& object : objects) {
     const absl::StatusOr<AcquireResult> stored = store_->Acquire(tenant, object.key, object.layout);
-    if (!stored.ok() || stored->object == nullptr || AllFinite(*stored->object)) continue;
+    if (!stored.ok() || stored->object == nullptr) continue;
+    if (!stored->object->WaitLayer(object.layout.layers - 1).ok() || AllFinite(*stored->object)) continue;
     if (!store_->DropObject(tenant, object.key).ok()) continue;  // the disk fails: health tells of it
     ++dropped;
     if (dropped_.has_value()) dropped_->Add();

@@ -25,6 +25,7 @@ PromptUsage AccountFor(const LinkStats& stats, std::span<const PieceAccount> pie
     }
   } else {
     for (const PieceAccount& piece : pieces) {
+      if (piece.as_text && piece.kind == LinkPiece::Kind::kContext) usage.recomputed += piece.tokens;
       if (!piece.computed_now) continue;
       const uint32_t rows = std::min(piece.read_rows, usage.cached);
       usage.cached -= rows;

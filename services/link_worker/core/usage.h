@@ -19,6 +19,7 @@ struct PieceAccount {
   uint32_t tokens = 0;
   uint32_t read_rows = 0;     // whose KV the link read
   bool computed_now = false;  // its object was compiled because of this request
+  bool as_text = false;       // of a context: there is no object, its rows are computed as own text
 };
 
 struct PromptUsage {
@@ -32,7 +33,8 @@ struct PromptUsage {
 // The engine's counts, where
 //  - rows read from an object that was compiled for this request were computed: recomputed for a context,
 //    fresh for the head;
-//  - rows of contexts that the engine was given as own text (`full`, `prefix`) and computed are recomputed.
+//  - rows of contexts that the engine was given as own text (`full`, `prefix`, or one whose object was lost
+//    on its way) and computed are recomputed.
 // ENSURES: cached + recomputed + fresh == prompt.
 PromptUsage AccountFor(const LinkStats& stats, std::span<const PieceAccount> pieces, bool objects_given);
 

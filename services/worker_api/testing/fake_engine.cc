@@ -9,6 +9,20 @@
 #include "services/engine/link_policy.h"
 
 namespace epic::testing {
+namespace {
+
+LinkStats StatsOf(const LinkRequest& request) {
+  const RowPlan plan = PlanRows(request.pieces, request.strategy, 0);
+  LinkStats stats;
+  stats.prompt_tokens = static_cast<uint32_t>(plan.tokens.size());
+  stats.cached_tokens = plan.cached;
+  stats.recomputed_tokens = plan.recomputed;
+  stats.fresh_tokens = plan.fresh;
+  stats.read_rows = RowsRead(plan, request.pieces.size());
+  return stats;
+}
+
+}  // namespace
 
 FakeEngine::FakeEngine(const Options& options) : options_(options) {
   config_.layers = options.layers;
@@ -120,26 +134,31 @@ bool FakeEngine::Step() {
 bool FakeEngine::StepLink(Link& link) {
   absl::Status end;
   std::vector<TokenId> answer;
+  bool is_lost = false;
+  size_t lost_piece = 0;
   {
     MutexLock lock(&mu_);
     end = link_status_;
     answer = answer_;
+    lost_piece = lost_piece_;
+    is_lost = !link.linked && times_lost_ > 0;
+    times_lost_ -= is_lost ? 1 : 0;
   }
   if (link.request.cancel.cancelled()) {
     link.request.pieces.clear();
     link.sink->OnDone(absl::CancelledError("cancelled"));
     return true;
   }
+  if (is_lost) {
+    link.request.pieces.clear();
+    link.sink->OnObjectLost(lost_piece);
+    for (uint32_t i = 0; i < link.request.choices; ++i) link.sink->OnFinish(i, FinishReason::kError);
+    link.sink->OnDone(Error(ErrorCode::kLayerDamaged, "a layer came damaged"));
+    return true;
+  }
   if (!link.linked) {
     link.linked = true;
-    const RowPlan plan = PlanRows(link.request.pieces, link.request.strategy, 0);
-    LinkStats stats;
-    stats.prompt_tokens = static_cast<uint32_t>(plan.tokens.size());
-    stats.cached_tokens = plan.cached;
-    stats.recomputed_tokens = plan.recomputed;
-    stats.fresh_tokens = plan.fresh;
-    stats.read_rows = RowsRead(plan, link.request.pieces.size());
-    link.sink->OnLinked(stats);
+    link.sink->OnLinked(StatsOf(link.request));
     if (end.ok()) return false;
     link.request.pieces.clear();
     link.sink->OnDone(end);
@@ -210,6 +229,11 @@ void FakeEngine::set_answer(std::vector<TokenId> answer) {
 void FakeEngine::set_link_status(absl::Status status) {
   MutexLock lock(&mu_);
   link_status_ = std::move(status);
+}
+void FakeEngine::LoseObject(size_t piece, uint32_t times) {
+  MutexLock lock(&mu_);
+  lost_piece_ = piece;
+  times_lost_ = times;
 }
 void FakeEngine::set_compile_status(absl::Status status) {
   MutexLock lock(&mu_);

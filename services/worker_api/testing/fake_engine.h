@@ -46,6 +46,8 @@ class FakeEngine final : public Engine {
   // --- what the test says and asks
   void set_answer(std::vector<TokenId> answer);  // each choice says it, then stops
   void set_link_status(absl::Status status);     // every link ends with it after OnLinked
+  // The next `times` links lose the object of this piece before they are linked.
+  void LoseObject(size_t piece, uint32_t times);
   void set_compile_status(absl::Status status);  // every compile ends with it
   void set_submit_status(absl::Status status);   // every submission returns it
   void set_last_progress_ns(int64_t ns);         // of a steady clock, as gauges show it
@@ -78,6 +80,8 @@ class FakeEngine final : public Engine {
   std::list<Compile> compiles_ ABSL_GUARDED_BY(mu_);
   std::vector<TokenId> answer_ ABSL_GUARDED_BY(mu_);
   absl::Status link_status_ ABSL_GUARDED_BY(mu_);
+  size_t lost_piece_ ABSL_GUARDED_BY(mu_) = 0;
+  uint32_t times_lost_ ABSL_GUARDED_BY(mu_) = 0;  // that are left
   absl::Status compile_status_ ABSL_GUARDED_BY(mu_);
   absl::Status submit_status_ ABSL_GUARDED_BY(mu_);
   std::vector<LinkRequest> seen_ ABSL_GUARDED_BY(mu_);
