@@ -125,12 +125,14 @@ absl::StatusOr<std::vector<absl::Status>> ObjectClient::Drop(std::string_view te
 absl::StatusOr<std::vector<ObjectClient::Acquired>> ObjectClient::Acquire(std::string_view tenant,
                                                                           std::span<const ObjectKey> keys,
                                                                           std::span<const KvLayout> layouts,
-                                                                          int64_t duration_ms) {
+                                                                          int64_t duration_ms,
+                                                                          bool streaming) {
   v1::AcquireObjectsRequest request;
   request.set_peer(peer_);
   request.set_tenant(tenant.data(), tenant.size());
   *request.mutable_keys() = ToProto(keys, layouts);
   request.set_duration_ms(duration_ms);
+  request.set_streaming(streaming);
   EPIC_ASSIGN_OR_RETURN(const auto answer, channel_->Call(&Stub::Acquire, request));
   if (static_cast<size_t>(answer.items_size()) != keys.size()) return WrongCount();
   std::vector<Acquired> results;

@@ -49,8 +49,11 @@ class ObjectClient {
     RemoteLease lease;
     Digest build;
   };
+  // With `streaming` objects may still be on their way up from the node's disk: then ReadLayers brings each
+  // layer as it comes, or kLeaseEnded if the rest never does.
   absl::StatusOr<std::vector<Acquired>> Acquire(std::string_view tenant, std::span<const ObjectKey> keys,
-                                                std::span<const KvLayout> layouts, int64_t duration_ms);
+                                                std::span<const KvLayout> layouts, int64_t duration_ms,
+                                                bool streaming = false);
   // As many layers as there is room for, from `first` on, checked on the way; returns what is the build if
   // they are all. REQUIRES: to[i].size() == layout.LayerBytes(). Errors: kLeaseEnded; DataLoss
   // (kLayerDamaged) when what came has not its checksums. What is in `to` counts after a Confirm only.

@@ -88,8 +88,8 @@ struct Shared {
 
 absl::StatusOr<AcquireResult> Shared::ReadOnce(std::string_view tenant, const ObjectKey& key,
                                                const KvLayout& layout) {
-  EPIC_ASSIGN_OR_RETURN(const auto acquired,
-                        objects.Acquire(tenant, {&key, 1}, {&layout, 1}, options.lease_ms));
+  EPIC_ASSIGN_OR_RETURN(const auto acquired, objects.Acquire(tenant, {&key, 1}, {&layout, 1},
+                                                             options.lease_ms, /*streaming=*/true));
   const ObjectClient::Acquired& item = acquired.front();
   EPIC_RETURN_IF_ERROR(item.status);
   if (!item.hit) return AcquireResult{.object = nullptr, .cause = item.cause};

@@ -1,6 +1,6 @@
 // A SlabStore that tells a DiskWatch what its disk refuses and how long it takes: wraps another and passes
-// every call on. What a reader's check refuses counts as damaged; slabs that are gone do not count.
-// Thread-safe.
+// every call on. What a reader's check refuses counts as damaged; slabs that are gone do not count, nor do
+// reads that were cancelled. Thread-safe.
 #ifndef EPIC_SERVICES_KV_STORE_CORE_WATCHED_SLABS_H_
 #define EPIC_SERVICES_KV_STORE_CORE_WATCHED_SLABS_H_
 
@@ -34,7 +34,7 @@ class WatchedSlabs final : public SlabStore {
                     const LayerReady& ready) override {
     const DiskWatch::Call call(watch_, DiskWatch::Kind::kRead, shape.ReadBytes(layers));
     absl::Status status = inner_->Read(number, shape, layers, out, ready);
-    if (!absl::IsNotFound(status)) watch_->Note(status);
+    if (!absl::IsNotFound(status) && !absl::IsCancelled(status)) watch_->Note(status);
     return status;
   }
   void AddRemoval(uint64_t number, WriteBatch* batch) override { inner_->AddRemoval(number, batch); }

@@ -204,7 +204,7 @@ class LayerSender final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   void Begin() {
     if (!readable_) return End(Error(ErrorCode::kInvalidRequest, "that is no ReadLayersRequest"));
     const absl::StatusOr<ObjectPtr> object = parts_->node->Read(request_.peer(), lease_);
-    if (!object.ok()) return End(object.status());
+    if (!object.ok()) return EndLease(object.status());
     const uint32_t layers = (*object)->layout().layers;
     const uint64_t end = uint64_t{layer_} + request_.layers();
     if (layer_ >= layers || end > layers) {
@@ -214,12 +214,19 @@ class LayerSender final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     SendPart();
   }
 
-  // The next part, or the end.
+  // The next part, now or when its layer is there, or the end.
   void SendPart() {
     if (call_.scope().cancel.cancelled()) return End(ClientGone());
     if (layer_ == end_) return End(absl::OkStatus());
     absl::StatusOr<ObjectPtr> object = parts_->node->Read(request_.peer(), lease_);
-    if (!object.ok()) return End(object.status());
+    if (!object.ok()) return EndLease(object.status());
+    // Waits without a thread: the next step begins when the layer has come, or never will.
+    if (layer_ >= (*object)->ReadyLayers()) {
+      return (*object)->OnLayer(layer_, [this, object = *object] {
+        parts_->rpc->executor->Submit(
+            [this, object] { object->WaitLayer(layer_).ok() ? SendPart() : EndLost(); });
+      });
+    }
     const ByteSpan slab = (*object)->Layer(layer_);
     const ByteSpan data = slab.subspan(offset_, std::min<uint64_t>(kMaxPartBytes, slab.size() - offset_));
     LayerPartHead head{.layer = layer_, .offset = offset_, .data_crc32c = Crc32c(0, data)};
@@ -232,6 +239,16 @@ class LayerSender final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     }
     guard_.Wait();
     StartWrite(&bytes_);
+  }
+
+  void EndLost() {
+    EndLease(Error(ErrorCode::kLeaseEnded,
+                   "the rest of the object could not be read from disk; acquire it again to hear why"));
+  }
+  // Lets go of a lease that is over, and of its memory.
+  void EndLease(const absl::Status& status) {
+    parts_->node->Release(request_.peer(), std::span<const LeaseId>(&lease_, 1));
+    End(status);
   }
 
   static std::vector<uint32_t> CrcsOf(const HostObject& object, uint32_t layer) {

@@ -1,5 +1,6 @@
 // The streams of layers between a store node and its callers: parts of at most 1 MiB, checked as they are
-// copied into the arena, sent from where they lie in it. Each stream frees itself when gRPC is done with it.
+// copied into the arena, sent from where they lie in it. A layer that is still on its way up from disk is
+// sent when it is there. Each stream frees itself when gRPC is done with it.
 //
 // One step at a time runs on the door's executor: taking a part, or making one. A part is asked for, or sent,
 // when the one before it is done with, so that a slow end costs one part of memory; one that stops is cut off

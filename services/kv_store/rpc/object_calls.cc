@@ -122,21 +122,22 @@ const RpcParts* KvStoreRpcService::PartsFor(const v1::AcquireObjectsRequest& req
 grpc::ServerUnaryReactor* KvStoreRpcService::Acquire(grpc::CallbackServerContext* context,
                                                      const v1::AcquireObjectsRequest* request,
                                                      v1::AcquireObjectsResponse* response) {
-  return Answer(
-      PartsFor(*request), context, "acquire", response,
-      [this, request](const RequestScope&) -> absl::StatusOr<v1::AcquireObjectsResponse> {
-        EPIC_ASSIGN_OR_RETURN(const auto items, ItemsOf<AcquireItem>(request->tenant(), request->keys()));
-        v1::AcquireObjectsResponse answer;
-        answer.set_incarnation(node_->incarnation());
-        for (const LeaseResult& result : node_->Acquire(request->peer(), items, request->duration_ms())) {
-          SetItem(result, request->with_checksums(), answer.add_items());
-          if (result.duration_ms > 0) answer.set_duration_ms(result.duration_ms);
-          if (on_lookup_ && result.outcome != AcquireOutcome::kFailed) {
-            on_lookup_(result.object != nullptr, result.cause);
-          }
-        }
-        return answer;
-      });
+  return Answer(PartsFor(*request), context, "acquire", response,
+                [this, request](const RequestScope&) -> absl::StatusOr<v1::AcquireObjectsResponse> {
+                  EPIC_ASSIGN_OR_RETURN(const auto items,
+                                        ItemsOf<AcquireItem>(request->tenant(), request->keys()));
+                  v1::AcquireObjectsResponse answer;
+                  answer.set_incarnation(node_->incarnation());
+                  for (const LeaseResult& result :
+                       node_->Acquire(request->peer(), items, request->duration_ms(), request->streaming())) {
+                    SetItem(result, request->with_checksums(), answer.add_items());
+                    if (result.duration_ms > 0) answer.set_duration_ms(result.duration_ms);
+                    if (on_lookup_ && result.outcome != AcquireOutcome::kFailed) {
+                      on_lookup_(result.object != nullptr, result.cause);
+                    }
+                  }
+                  return answer;
+                });
 }
 
 grpc::ServerUnaryReactor* KvStoreRpcService::Confirm(grpc::CallbackServerContext* context,

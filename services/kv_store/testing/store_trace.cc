@@ -345,7 +345,9 @@ void StoreTrace::Discard(int writer) {
 void StoreTrace::Acquire(int reader, int key) {
   if (!MayWait()) return;
   Say(Numbered("acquire", reader, key));
-  const auto result = store_->Acquire(kTenant, KeyOf(key), Layout());
+  const bool streaming = rng_.Below(2) == 0;
+  const auto result = streaming ? store_->AcquireStreaming(kTenant, KeyOf(key), Layout())
+                                : store_->Acquire(kTenant, KeyOf(key), Layout());
   ASSERT_OK(result);
   if (result->object == nullptr) {
     ++counts_->misses;
@@ -355,6 +357,9 @@ void StoreTrace::Acquire(int reader, int key) {
     Expect(tracker_.Missed(key, no_memory), no_memory ? "no memory" : "missed");
     return;
   }
+  if (result->object->ReadyLayers() < ObjectsModel::kLayers) ++counts_->streamed;
+  for (uint32_t l = 0; l < ObjectsModel::kLayers; ++l) ASSERT_OK(result->object->WaitLayer(l));
+  store_->DrainLoads();  // which have a region, too
   const uint8_t build = BuildOf(key, LayersOf(*result->object));
   ++counts_->hits;
   if (build <= builds_before_restart_) ++counts_->hits_after_restart;

@@ -2,11 +2,11 @@
 // objects' model (model/objects_tracker.h): every answer has to be one that the model allows. Tests only; one
 // thread, beside the store's own.
 //
-// Moves: create, delete and drop; reserve, write a layer, commit, commit again, discard; acquire and release,
-// zero-copy holds and copies layer by layer by way of StoreLeases; crashes of a disk in memory (rows, or
-// extents of files that lose what was not synced), a disk that stands still while clients go on, orderly
-// restarts. Eviction is by pressure. Bytes follow from the seed, so that they tell their build. A seed names
-// the draws; how far the store's own thread is at each move may differ from run to run.
+// Moves: create, delete and drop; reserve, write a layer, commit, commit again, discard; acquire, streaming
+// or whole, and release, zero-copy holds and copies layer by layer by way of StoreLeases; crashes of a disk
+// in memory (rows, or extents of files that lose what was not synced), a disk that stands still while clients
+// go on, orderly restarts. Eviction is by pressure. Bytes follow from the seed, so that they tell their
+// build. A seed names the draws; how far the store's own thread is at each move may differ from run to run.
 #ifndef EPIC_SERVICES_KV_STORE_TESTING_STORE_TRACE_H_
 #define EPIC_SERVICES_KV_STORE_TESTING_STORE_TRACE_H_
 
@@ -39,6 +39,7 @@ struct TraceCounts {
   uint64_t late_commits = 0;  // refused: the context was gone
   uint64_t hits = 0;
   uint64_t hits_after_restart = 0;  // of builds of before it
+  uint64_t streamed = 0;            // of objects that were still read from disk
   uint64_t misses = 0;
   uint64_t held_deletes = 0;  // of what a reader held
   uint64_t confirmed = 0;

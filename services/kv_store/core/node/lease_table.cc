@@ -20,7 +20,7 @@ void LeaseTable::NoteEnd(Shard* shard, int64_t end_ns) {
 LeaseTable::Lease* LeaseTable::FindIn(Shard* shard, PeerId peer, uint64_t number, int64_t now_ns) {
   const auto found = shard->leases.find(number);
   if (found == shard->leases.end() || found->second.peer != peer) return nullptr;
-  return found->second.end_ns > now_ns ? &found->second : nullptr;
+  return found->second.IsOver(now_ns) ? nullptr : &found->second;
 }
 
 ObjectPtr LeaseTable::Drop(Shard* shard, Leases::iterator lease) {
@@ -94,7 +94,7 @@ std::vector<bool> LeaseTable::Release(PeerId peer, std::span<const uint64_t> num
   for (const uint64_t number : numbers) {
     const auto found = shard.leases.find(number);
     const bool is_theirs = found != shard.leases.end() && found->second.peer == peer;
-    held.push_back(is_theirs && found->second.end_ns > now_ns);
+    held.push_back(is_theirs && !found->second.IsOver(now_ns));
     if (!is_theirs) continue;
     expired_ += held.back() ? 0 : 1;
     freed.push_back(Drop(&shard, found));
@@ -164,7 +164,7 @@ size_t LeaseTable::CountOf(uint64_t generation) {
     MutexLock lock(&shard.mu);
     const int64_t now_ns = clock_->SteadyNs();
     for (const auto& [number, lease] : shard.leases) {
-      if (lease.object->region().generation() == generation && lease.end_ns > now_ns) ++count;
+      if (lease.object->region().generation() == generation && !lease.IsOver(now_ns)) ++count;
     }
   }
   return count;

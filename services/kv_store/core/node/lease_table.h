@@ -3,8 +3,9 @@
 //
 // A lease holds its object (host_object.h), so that eviction passes over it and a deletion leaves its bytes
 // where they are, until its end on the steady clock, its release, or the goodbye of its peer. At its end it
-// is over, whether Sweep has run or not; Sweep only lets go of the memory. Numbers are never used twice in
-// the life of a table; a lease of another peer is none.
+// is over, whether Sweep has run or not; Sweep only lets go of the memory. So is that of an object whose load
+// from disk failed (HostObject::IsLost). Numbers are never used twice in the life of a table; a lease of
+// another peer is none.
 #ifndef EPIC_SERVICES_KV_STORE_CORE_NODE_LEASE_TABLE_H_
 #define EPIC_SERVICES_KV_STORE_CORE_NODE_LEASE_TABLE_H_
 
@@ -76,6 +77,8 @@ class LeaseTable {
     PeerId peer = 0;
     ObjectPtr object;
     int64_t end_ns = 0;
+
+    bool IsOver(int64_t now_ns) const { return end_ns <= now_ns || object->IsLost(); }
   };
   struct Shard {
     Mutex mu;

@@ -95,11 +95,15 @@ std::vector<TokenState> StoreNode::Abort(std::span<const ReservationToken> token
 
 // --- reading ---
 
-LeaseResult StoreNode::FindOne(const AcquireItem& item) {
+LeaseResult StoreNode::FindOne(const AcquireItem& item, bool streaming) {
   LeaseResult result;
-  auto found = store_->Acquire(item.tenant, item.key, item.layout);
+  const auto find = [&] {
+    return streaming ? store_->AcquireStreaming(item.tenant, item.key, item.layout)
+                     : store_->Acquire(item.tenant, item.key, item.layout);
+  };
+  auto found = find();
   if (found.ok() && found->cause == MissCause::kNoMemory && found->object == nullptr && MayFreeMemory()) {
-    found = store_->Acquire(item.tenant, item.key, item.layout);
+    found = find();
   }
   if (!found.ok()) {
     result.status = ForCaller(found.status());
@@ -113,13 +117,13 @@ LeaseResult StoreNode::FindOne(const AcquireItem& item) {
 }
 
 std::vector<LeaseResult> StoreNode::Acquire(PeerId peer, std::span<const AcquireItem> items,
-                                            int64_t duration_ms) {
+                                            int64_t duration_ms, bool streaming) {
   std::vector<LeaseResult> results;
   std::vector<ObjectPtr> objects;
   results.reserve(items.size());
   objects.reserve(items.size());
   for (const AcquireItem& item : items) {
-    results.push_back(FindOne(item));
+    results.push_back(FindOne(item, streaming));
     if (results.back().object != nullptr) objects.push_back(results.back().object);
   }
   const auto numbers = leases_.Grant(peer, objects, duration_ms);

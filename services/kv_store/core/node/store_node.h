@@ -87,9 +87,12 @@ class StoreNode {
 
   // --- reading
 
-  // Looks in memory, then on disk. The duration is brought within the bounds; each result says it.
-  // Errors of an item: kInvalidRequest; kQueueFull when the peer has too many leases.
-  std::vector<LeaseResult> Acquire(PeerId peer, std::span<const AcquireItem> items, int64_t duration_ms);
+  // Looks in memory, then on disk. The duration is brought within the bounds; each result says it. With
+  // `streaming` an object may still be on its way up from disk (KvStore::AcquireStreaming): for transfers
+  // that wait for its layers (KvObject::WaitLayer). If its load fails the lease is over; another call says
+  // why it is a miss. Errors of an item: kInvalidRequest; kQueueFull when the peer has too many leases.
+  std::vector<LeaseResult> Acquire(PeerId peer, std::span<const AcquireItem> items, int64_t duration_ms,
+                                   bool streaming = false);
   // The leased object, to be sent from its memory. Whoever has the pointer may read on, also after the end of
   // the lease; but what was read then does not count. Errors: kLeaseEnded.
   absl::StatusOr<ObjectPtr> Read(PeerId peer, const LeaseId& lease);
@@ -134,7 +137,7 @@ class StoreNode {
   Verdict VerdictOn(const Explanation& e, MissCause cause);
   // Whether something was past its end and has been freed just now.
   bool MayFreeMemory();
-  LeaseResult FindOne(const AcquireItem& item);
+  LeaseResult FindOne(const AcquireItem& item, bool streaming);
   template <typename Ask>
   std::vector<LeaseState> AskLeases(std::span<const LeaseId> leases, Ask ask) const;
 

@@ -21,8 +21,9 @@ namespace epic::kv_store {
 
 class StoreProcess {
  public:
-  explicit StoreProcess(uint64_t memory_bytes = uint64_t{8} << 20, StoreDoorOptions door = {})
-      : memory_bytes_(memory_bytes), options_(std::move(door)) {
+  explicit StoreProcess(uint64_t memory_bytes = uint64_t{8} << 20, StoreDoorOptions door = {},
+                        SlabStoreMaker make_slabs = nullptr)
+      : memory_bytes_(memory_bytes), make_slabs_(std::move(make_slabs)), options_(std::move(door)) {
     options_.address = "127.0.0.1:0";
     options_.drain_ms = 1000;
     Start();
@@ -37,9 +38,12 @@ class StoreProcess {
   }
   // At the same address, with what the disk holds.
   void Start() {
-    auto store = StoreCore::Open(
-        std::make_unique<MemoryTableStore>(disk_),
-        {.memory_bytes = memory_bytes_, .disk_bytes_max = uint64_t{1} << 30, .clock = &clock_, .writer = {}});
+    auto store =
+        StoreCore::Open(std::make_unique<MemoryTableStore>(disk_), {.memory_bytes = memory_bytes_,
+                                                                    .disk_bytes_max = uint64_t{1} << 30,
+                                                                    .make_slabs = make_slabs_,
+                                                                    .clock = &clock_,
+                                                                    .writer = {}});
     ASSERT_OK(store);
     store_ = *std::move(store);
     StoreNodeOptions node_options;
@@ -61,6 +65,7 @@ class StoreProcess {
 
  private:
   const uint64_t memory_bytes_;
+  const SlabStoreMaker make_slabs_;
   StoreDoorOptions options_;
   ManualClock clock_;  // of the node; the door's time is the system's
   const std::shared_ptr<MemoryDisk> disk_ = std::make_shared<MemoryDisk>();
