@@ -86,8 +86,11 @@ class HostObject final : public KvObject {
   void OnLayer(uint32_t layer, std::function<void()> ready) const override {
     progress_ == nullptr ? ready() : progress_->When(layer, std::move(ready));
   }
-  // Whether its load ended before all layers were there.
-  bool IsLost() const { return progress_ != nullptr && progress_->HasFailed(); }
+  // Whether its load ended before all layers were there. One that was late may have become whole all the
+  // same.
+  bool IsLost() const {
+    return progress_ != nullptr && progress_->HasFailed() && progress_->ready() < head_.layout.layers;
+  }
 
   const ObjectHead& head() const { return head_; }
   const ArenaRegion& region() const { return *region_; }

@@ -280,6 +280,24 @@ TEST_F(StreamingTest, WhatFindsNoMemoryIsAMissAndStaysOnDisk) {
   EXPECT_TRUE(store_->Where(kTenant, key).on_disk);
 }
 
+TEST_F(StreamingTest, WhatComesLateIsLostUnlessItIsWholeAllTheSame) {
+  const std::shared_ptr<Arena> arena = *Arena::Create({.capacity_bytes = 1 << 20});
+  for (const bool whole : {false, true}) {
+    ObjectHead head;
+    head.layout = kLayout;
+    const auto progress = std::make_shared<LoadProgress>();
+    const HostObject object(std::move(head), AllocateSlabs(arena.get(), kLayout), progress);
+    progress->SetReady(whole ? kLayers - 1 : kLayers - 2);
+    EXPECT_FALSE(object.IsLost());
+    progress->Fail(absl::UnavailableError("too late"));
+    progress->SetReady(kLayers - 1);
+    EXPECT_EQ(object.IsLost(), !whole);
+    EXPECT_OK(object.WaitLayer(kLayers - 2));
+    EXPECT_EQ(object.WaitLayer(kLayers - 1).ok(), whole);
+    EXPECT_EQ(object.ReadyLayers(), whole ? kLayers : kLayers - 1);
+  }
+}
+
 // Each reader looks at each layer when it is there; nobody sees another's bytes, or none.
 TEST_F(StreamingTest, ManyReadersOfFewObjectsInLittleMemorySeeWholeLayers) {
   constexpr uint64_t kObjects = 6;
