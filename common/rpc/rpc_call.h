@@ -103,6 +103,25 @@ grpc::ServerUnaryReactor* Answer(const RpcParts* parts, grpc::CallbackServerCont
   return call;
 }
 
+// The same for work that ends later: `work(scope, done)` runs on the executor and may block; it hands its
+// absl::StatusOr<Response> to `done`, once, on any thread.
+template <typename Response, typename Work>
+grpc::ServerUnaryReactor* AnswerLater(const RpcParts* parts, grpc::CallbackServerContext* context,
+                                      std::string_view name, Response* response, Work work) {
+  auto* call = new UnaryCall(parts, context, name);  // frees itself
+  const bool taken = parts->executor->TrySubmit([call, response, work = std::move(work)] {
+    if (call->scope().cancel.cancelled()) {
+      return call->End(Error(ErrorCode::kClientGone, "the client went away"));
+    }
+    work(call->scope(), [call, response](absl::StatusOr<Response> result) {
+      if (result.ok()) *response = std::move(result).value();
+      call->End(result.status());
+    });
+  });
+  if (!taken) call->End(DoorIsFull());
+  return call;
+}
+
 // The same on the thread of gRPC, for work that never blocks.
 template <typename Response, typename Work>
 grpc::ServerUnaryReactor* AnswerNow(const RpcParts* parts, grpc::CallbackServerContext* context,

@@ -10,6 +10,7 @@
 #define EPIC_COMMON_STORAGE_KV_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -103,6 +104,11 @@ class ObjectWriter {
   virtual absl::StatusOr<std::shared_ptr<const KvObject>> Commit() = 0;
 };
 
+// A store's own name among the nodes that an erasure waits for.
+inline constexpr std::string_view kLocalNode = "local";
+// The nodes whose disks may still hold bytes of what was deleted; none: they are gone everywhere.
+using ErasedDone = std::function<void(std::vector<std::string> pending)>;
+
 struct StoreUsage {
   uint64_t contexts = 0;
   uint64_t objects_in_memory = 0;
@@ -156,6 +162,13 @@ class KvStore {
                                                       const ContextPatch& patch) = 0;
   // Idempotent: OK also when it never existed; the bool says whether it did. Readers of its objects finish.
   virtual absl::StatusOr<bool> DeleteContext(std::string_view tenant, const CacheId& id) = 0;
+  // Deletes as DeleteContext does, and makes the bytes of this and of all that was deleted before physically
+  // gone from the disk: token ids, slabs, and what logs have of them. It returns once the deletion is synced;
+  // then `erased` is called, once, on any thread, perhaps before the return: it must not block. What is
+  // pending then, because the disk refuses or a node is down, is erased as soon as it can be. An erasure goes
+  // on whoever waits for it, also after a crash. When an error is returned `erased` is never called.
+  virtual absl::StatusOr<bool> EraseContext(std::string_view tenant, const CacheId& id,
+                                            ErasedDone erased) = 0;
   // Not synced: after a crash the state may be one of before. Errors: as GetContext.
   virtual absl::Status SetState(std::string_view tenant, const CacheId& id, ContextState state,
                                 int64_t compile_ms, std::string_view error) = 0;

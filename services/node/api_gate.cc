@@ -49,6 +49,10 @@ absl::Status ApiGate::Delete(const RequestScope& scope, const std::string& id) {
   EPIC_RETURN_IF_ERROR(Pass());
   return contexts_->Delete(scope, id);
 }
+void ApiGate::Erase(const RequestScope& scope, const std::string& id, EraseDone done) {
+  if (const absl::Status closed = Pass(); !closed.ok()) return done(closed);
+  contexts_->Erase(scope, id, std::move(done));
+}
 void ApiGate::Complete(const RequestScope& scope, ChatRequest request, std::shared_ptr<ChatSink> sink) {
   if (const absl::Status closed = Pass(); !closed.ok()) return sink->OnDone(closed, {}, {});
   chat_->Complete(scope, std::move(request), std::move(sink));

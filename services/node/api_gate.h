@@ -30,6 +30,7 @@ class ApiGate final : public ContextApi, public ChatApi, public ModelApi, public
   absl::StatusOr<ContextRecord> Patch(const RequestScope& scope, const std::string& id,
                                       const PatchContextRequest& request) override;
   absl::Status Delete(const RequestScope& scope, const std::string& id) override;
+  void Erase(const RequestScope& scope, const std::string& id, EraseDone done) override;
   void Complete(const RequestScope& scope, ChatRequest request, std::shared_ptr<ChatSink> sink) override;
   std::vector<ModelInfo> List() const override;
   absl::StatusOr<ModelInfo> Get(const std::string& id) const override;

@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/system_random.h"
 #include "common/rpc/kv_store/attachment.h"
+#include "common/rpc/kv_store/erase_calls.h"
 #include "common/rpc/kv_store/object_client.h"
 #include "common/rpc/kv_store/record_client.h"
 #include "common/status/error.h"
@@ -73,6 +74,7 @@ struct Shared {
                                                                    .reconnect_ms = from.reconnect_ms})),
         records(channel, from.clock),
         objects(channel, SystemRandom()),
+        erasures(channel, from.erase_ms),
         attachment(channel, &objects, from.heartbeat_ms) {}
 
   absl::StatusOr<AcquireResult> ReadOnce(std::string_view tenant, const ObjectKey& key,
@@ -83,6 +85,7 @@ struct Shared {
   const std::shared_ptr<StoreChannel> channel;
   RecordClient records;
   ObjectClient objects;
+  EraseCalls erasures;
   Attachment attachment;  // last: its threads use the above
 };
 
@@ -268,6 +271,12 @@ class RemoteKvStore final : public KvStore {
   }
   absl::StatusOr<bool> DeleteContext(std::string_view tenant, const CacheId& id) override {
     return shared_->records.DeleteContext(tenant, id);
+  }
+  // Two calls: the first says whether it was there, the second waits.
+  absl::StatusOr<bool> EraseContext(std::string_view tenant, const CacheId& id, ErasedDone erased) override {
+    EPIC_ASSIGN_OR_RETURN(const bool existed, shared_->records.DeleteContext(tenant, id));
+    shared_->erasures.Start(tenant, id, std::move(erased));
+    return existed;
   }
   absl::Status SetState(std::string_view tenant, const CacheId& id, ContextState state, int64_t compile_ms,
                         std::string_view error) override {

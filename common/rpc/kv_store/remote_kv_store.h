@@ -35,6 +35,7 @@ struct RemoteKvStoreOptions {
   int64_t reconnect_ms = 2'000;             // how long the one retry waits for a node that is being restarted
   int64_t lease_ms = 60'000;                // for a read
   int64_t heartbeat_ms = 5'000;             // signs of life of what is being written
+  int64_t erase_ms = 600'000;               // how long an erasure is waited for
   const Clock* clock = SystemClock::Get();  // outlives the store
 };
 

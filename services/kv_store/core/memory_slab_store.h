@@ -47,6 +47,7 @@ class MemorySlabStore final : public SlabStore {
   void AddRemoval(uint64_t /*number*/, WriteBatch* /*batch*/) override {}
   void Free(uint64_t number) override;
   absl::Status Reclaim() override { return absl::OkStatus(); }
+  void AwaitUses() override {}
   uint64_t PhysicalBytes() override;
   uint64_t ReusableBytes() override { return 0; }
 

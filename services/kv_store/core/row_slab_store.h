@@ -28,6 +28,7 @@ class RowSlabStore final : public SlabStore {
   void AddRemoval(uint64_t number, WriteBatch* batch) override;
   void Free(uint64_t /*number*/) override {}  // the batch did it
   absl::Status Reclaim() override { return tables_->Reclaim(); }
+  void AwaitUses() override {}                     // reclaiming the tables does
   uint64_t PhysicalBytes() override { return 0; }  // the tables count them
   uint64_t ReusableBytes() override { return 0; }
 

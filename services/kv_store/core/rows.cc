@@ -1,6 +1,8 @@
 #include "services/kv_store/core/rows.h"
 
+#include <charconv>
 #include <limits>
+#include <system_error>
 
 #include "absl/status/status.h"
 #include "common/base/check.h"
@@ -18,6 +20,7 @@ constexpr uint32_t kTombstoneVersion = 3;
 constexpr uint32_t kEntryVersion = 2;
 constexpr size_t kCacheIdBytes = 36;
 constexpr size_t kDigestBytes = 32;
+constexpr std::string_view kErasePrefix = "erase/";
 
 template <typename T>
 void AppendBig(std::string* out, T value) {
@@ -54,6 +57,23 @@ std::string Begin(uint32_t magic, uint32_t version) {
 }
 
 }  // namespace
+
+std::string EraseRowName(uint64_t number) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string row(kErasePrefix);
+  for (int shift = 60; shift >= 0; shift -= 4) row += kDigits[number >> shift & 15];
+  return row;
+}
+
+std::optional<uint64_t> ParseEraseRowName(std::string_view row) {
+  if (!row.starts_with(kErasePrefix)) return std::nullopt;
+  const std::string_view digits = row.substr(kErasePrefix.size());
+  uint64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number, 16);
+  if (error != std::errc() || end != digits.data() + digits.size() || digits.size() != 16)
+    return std::nullopt;
+  return number;
+}
 
 std::string RowKey(const ContextKey& key) {
   EPIC_CHECK(key.tenant.size() <= std::numeric_limits<uint16_t>::max());

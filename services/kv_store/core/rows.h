@@ -73,6 +73,12 @@ struct ObjectEntry {
   ObjectHead head;
 };
 
+// The row of the table `node` that says that an erasure is due; its value is empty, its name ends in the
+// number, 16 hexadecimal digits.
+std::string EraseRowName(uint64_t number);
+// nullopt: another row.
+std::optional<uint64_t> ParseEraseRowName(std::string_view row);
+
 std::string RowKey(const ContextKey& key);
 std::string RowKey(const TenantObjectKey& key);
 std::string SlabRowKey(uint64_t number, uint32_t layer, uint32_t piece);

@@ -116,8 +116,11 @@ class SlabStore {
   virtual void AddRemoval(uint64_t number, WriteBatch* batch) = 0;
   virtual void Free(uint64_t number) = 0;
 
-  // Makes freed bytes physically gone and gives their space back to the disk. May take long.
+  // Makes freed bytes physically gone and gives their space back to the disk. May take long. Passes over
+  // what is still read, and what is being written over.
   virtual absl::Status Reclaim() = 0;
+  // Waits until the calls that run now have ended: what they kept from Reclaim() is within its reach then.
+  virtual void AwaitUses() = 0;
 
   // Bytes that the back-end takes of the disk in files of its own.
   virtual uint64_t PhysicalBytes() = 0;

@@ -37,6 +37,7 @@
 #include "services/kv_store/core/arena_writer.h"
 #include "services/kv_store/core/disk_calls.h"
 #include "services/kv_store/core/disk_watch.h"
+#include "services/kv_store/core/eraser.h"
 #include "services/kv_store/core/key_locks.h"
 #include "services/kv_store/core/load_progress.h"
 #include "services/kv_store/core/object_table.h"
@@ -101,6 +102,7 @@ class StoreCore final : public KvStore {
   absl::StatusOr<ContextRecord> UpdateContext(std::string_view tenant, const CacheId& id,
                                               const ContextPatch& patch) override;
   absl::StatusOr<bool> DeleteContext(std::string_view tenant, const CacheId& id) override;
+  absl::StatusOr<bool> EraseContext(std::string_view tenant, const CacheId& id, ErasedDone erased) override;
   absl::Status SetState(std::string_view tenant, const CacheId& id, ContextState state, int64_t compile_ms,
                         std::string_view error) override;
   void Touch(std::string_view tenant, const CacheId& id) override;
@@ -160,7 +162,8 @@ class StoreCore final : public KvStore {
   // Errors: those of the disk.
   absl::Status ForgetContext(const ContextKey& key);
   // When it returns OK, whatever was removed before the call is physically gone: token ids, slabs and what
-  // the log has of them. May take long. Errors: those of the disk.
+  // the log has of them. Waits for objects on their way to the disk, and for reads that run now: may take
+  // long. Errors: those of the disk.
   absl::Status Erase();
   // A row about this node; nullopt: none. Put is synced. Errors: those of the disk.
   absl::StatusOr<std::optional<std::string>> GetNodeRow(std::string_view name);
@@ -183,6 +186,8 @@ class StoreCore final : public KvStore {
   void DrainWrites() { writer_->Drain(); }
   // Waits until no load that AcquireStreaming began is under way.
   void DrainLoads() ABSL_LOCKS_EXCLUDED(loads_mu_);
+  // Waits until every erasure that was asked for before, also in a life before, has been tried.
+  void DrainErasures() { eraser_->Drain(); }
   // Expires what is due, forgets old tombstones, writes down uses, reclaims space of deletions every 6 hours.
   // Runs by itself on the writer's thread.
   void Housekeep();
@@ -219,12 +224,15 @@ class StoreCore final : public KvStore {
   void FreeSlabs(const std::vector<uint64_t>& numbers);
   absl::Status WritePlan(const ContextKey& key, const RecordPlan& plan, const std::vector<TokenId>* tokens,
                          Sync sync);
-  absl::StatusOr<bool> RemoveContext(const ContextKey& key, RemovalCause cause);
+  absl::StatusOr<bool> RemoveContext(const ContextKey& key, RemovalCause cause, std::string_view erase_row);
   std::vector<uint64_t> AddRemoval(const ContextKey& key, WriteBatch* batch);
   void ForgetObjects(const ContextKey& key, const std::vector<uint64_t>& removed);
   void ExpireDue();
   void PersistUses();
   void ReclaimIfDue();
+  absl::Status LoadErasures();
+  absl::Status EraseRemoved();
+  absl::Status EraseDue(const std::vector<std::string>& rows);
 
   std::unique_ptr<ArenaRegion> AllocateRegion(const KvLayout& layout);
   absl::StatusOr<AcquireResult> Get(std::string_view tenant, const ObjectKey& key, const KvLayout& layout,
@@ -274,7 +282,7 @@ class StoreCore final : public KvStore {
   uint64_t DiskPhysicalBytes();
   bool TooManyOrphans() ABSL_LOCKS_EXCLUDED(orphans_mu_);
   void AddOrphan(const TenantObjectKey& key, uint64_t number) ABSL_LOCKS_EXCLUDED(orphans_mu_);
-  void DropOrphans() ABSL_LOCKS_EXCLUDED(orphans_mu_);
+  absl::Status DropOrphans() ABSL_LOCKS_EXCLUDED(orphans_mu_);
   absl::Status DropOrphan(const TenantObjectKey& key, uint64_t number);
   absl::Status DropDiskCopy(const TenantObjectKey& key, uint64_t number, MissCause cause);
   absl::Status RemoveDiskCopy(const TenantObjectKey& key, uint64_t number, MissCause cause);
@@ -291,6 +299,7 @@ class StoreCore final : public KvStore {
   ObjectTable objects_;
   std::atomic<uint64_t> reservations_{0};
   std::atomic<uint64_t> next_number_{1};
+  std::atomic<uint64_t> next_erasure_{1};
   std::atomic<int64_t> deleted_since_ns_{0};  // first deletion since the last reclaim; 0: none
 
   Mutex orphans_mu_;
@@ -337,6 +346,7 @@ class StoreCore final : public KvStore {
   std::unique_ptr<Scrubber> prober_;
   std::unique_ptr<Scrubber> warmer_;
   std::unique_ptr<Scrubber> scrubber_;
+  std::unique_ptr<Eraser> eraser_;
   std::unique_ptr<WriteBehind> writer_;
 };
 

@@ -515,17 +515,18 @@ void StoreCore::AddOrphan(const TenantObjectKey& key, uint64_t number) {
   orphans_.emplace(number, key);
 }
 
-void StoreCore::DropOrphans() {
+absl::Status StoreCore::DropOrphans() {
   std::map<uint64_t, TenantObjectKey> orphans;
   {
     MutexLock lock(&orphans_mu_);
     orphans = orphans_;
   }
   for (const auto& [number, key] : orphans) {
-    if (!DropOrphan(key, number).ok()) return;
+    EPIC_RETURN_IF_ERROR(DropOrphan(key, number));
     MutexLock lock(&orphans_mu_);
     orphans_.erase(number);
   }
+  return absl::OkStatus();
 }
 
 // The entry under the key may name the number, whatever the write of that entry returned: it goes too, and

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "common/status/error.h"
+#include "common/status/status_macros.h"
 #include "services/kv_store/core/object_io.h"
+#include "services/kv_store/core/rows.h"
 #include "services/kv_store/core/store_core.h"
 
 namespace epic::kv_store {
@@ -61,8 +63,23 @@ absl::StatusOr<ContextRecord> StoreCore::UpdateContext(std::string_view tenant, 
 
 absl::StatusOr<bool> StoreCore::DeleteContext(std::string_view tenant, const CacheId& id) {
   return InTime<absl::StatusOr<bool>>(&changes_, [this, key = ContextKey{std::string(tenant), id}] {
-    return RemoveContext(key, RemovalCause::kDeleted);
+    return RemoveContext(key, RemovalCause::kDeleted, {});
   });
+}
+
+absl::StatusOr<bool> StoreCore::EraseContext(std::string_view tenant, const CacheId& id, ErasedDone erased) {
+  const std::string row = EraseRowName(next_erasure_++);
+  EPIC_ASSIGN_OR_RETURN(
+      const bool existed,
+      InTime<absl::StatusOr<bool>>(&changes_, [this, key = ContextKey{std::string(tenant), id}, row] {
+        absl::StatusOr<bool> removed = RemoveContext(key, RemovalCause::kDeleted, row);
+        if (removed.ok()) eraser_->Load(row);  // also where nobody waits for the removal any more
+        return removed;
+      }));
+  eraser_->Add(row, [erased = std::move(erased)](const absl::Status& status) {
+    erased(status.ok() ? std::vector<std::string>() : std::vector<std::string>{std::string(kLocalNode)});
+  });
+  return existed;
 }
 
 absl::Status StoreCore::SetState(std::string_view tenant, const CacheId& id, ContextState state,

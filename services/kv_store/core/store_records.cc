@@ -56,6 +56,8 @@ absl::StatusOr<std::unique_ptr<StoreCore>> StoreCore::Open(std::unique_ptr<Table
                           options.make_slabs([core] { return core->tables_->Write({}, Sync::kYes); }));
     store->slabs_ = std::make_unique<WatchedSlabs>(std::move(slabs), &store->watch_);
   }
+  store->eraser_ = std::make_unique<Eraser>(
+      options.clock, [core](const std::vector<std::string>& rows) { return core->EraseDue(rows); });
   EPIC_RETURN_IF_ERROR(store->Load());
   store->loader_ = std::make_unique<ThreadExecutor>(options.load_threads, kQueuedLoadsMax);
   WriteBehind::Options writer = options.writer;
@@ -79,12 +81,14 @@ absl::StatusOr<std::unique_ptr<StoreCore>> StoreCore::Open(std::unique_ptr<Table
       std::make_unique<Scrubber>(Scrubber::Options{.bytes_per_s = options.disk_probe_ms > 0 ? 1u : 0u,
                                                    .period_ms = options.disk_probe_ms},
                                  [core](const ScrubPace&) { core->ProbeDisk(); });
+  store->eraser_->RetryDue();
   return store;
 }
 
 absl::Status StoreCore::Load() {
   // A deletion of the life before may have left bytes behind.
   deleted_since_ns_ = options_.clock->SteadyNs();
+  EPIC_RETURN_IF_ERROR(LoadErasures());
   EPIC_RETURN_IF_ERROR(LoadRecords());
   return LoadObjects();
 }
@@ -260,11 +264,17 @@ void StoreCore::ForgetObjects(const ContextKey& key, const std::vector<uint64_t>
   deleted_since_ns_.compare_exchange_strong(none, options_.clock->SteadyNs());
 }
 
-absl::StatusOr<bool> StoreCore::RemoveContext(const ContextKey& key, RemovalCause cause) {
+// `erase_row`: goes to the disk with the removal, or alone where there is nothing to remove; empty: none.
+absl::StatusOr<bool> StoreCore::RemoveContext(const ContextKey& key, RemovalCause cause,
+                                              std::string_view erase_row) {
   const KeyLock lock(&locks_, key);
   const std::optional<Tombstone> tombstone = records_.PlanRemoval(key, cause);
-  if (!tombstone.has_value()) return false;
   WriteBatch batch;
+  if (!erase_row.empty()) batch.Put(Table::kNode, std::string(erase_row), "");
+  if (!tombstone.has_value()) {
+    if (!batch.empty()) EPIC_RETURN_IF_ERROR(tables_->Write(batch, Sync::kYes));
+    return false;
+  }
   const std::vector<uint64_t> removed = AddRemoval(key, &batch);
   batch.Put(Table::kTombstones, RowKey(key), EncodeTombstone(*tombstone));
   // Nobody waits for an expiry, and one that a crash undoes is due again.
@@ -327,7 +337,7 @@ void StoreCore::Touch(std::string_view tenant, const CacheId& id) {
 // fails here only delays the clean-up until the next call.
 void StoreCore::ExpireDue() {
   for (const ContextKey& key : records_.Expired(kExpiryBatch)) {
-    if (!RemoveContext(key, RemovalCause::kExpired).ok()) return;
+    if (!RemoveContext(key, RemovalCause::kExpired, {}).ok()) return;
   }
 }
 
@@ -363,7 +373,9 @@ void StoreCore::PersistUses() {
 void StoreCore::ReclaimIfDue() {
   const int64_t since_ns = deleted_since_ns_.load();
   if (since_ns == 0 || options_.clock->SteadyNs() - since_ns < kReclaimPeriodNs) return;
-  Erase().IgnoreError();
+  // Not Erase(), which waits for the writer whose thread this is.
+  deleted_since_ns_ = 0;
+  if (!Reclaim().ok()) deleted_since_ns_ = options_.clock->SteadyNs();
 }
 
 void StoreCore::SetObserver(TableObserver* observer) {
@@ -372,14 +384,15 @@ void StoreCore::SetObserver(TableObserver* observer) {
 }
 
 void StoreCore::Housekeep() {
-  objects_.EvictOverQuota();  // what was being written until now may go
-  DropOrphans();
+  objects_.EvictOverQuota();    // what was being written until now may go
+  DropOrphans().IgnoreError();  // tried again each time
   ExpireDue();
   if (options_.forgets_tombstones) {
     ForgetTombstonesBefore({options_.clock->UnixMs() - kTombstoneLifeMs + 1, 0}).IgnoreError();
   }
   PersistUses();
   ReclaimIfDue();
+  eraser_->RetryDue();
 }
 
 void StoreCore::Stop() {
@@ -389,6 +402,7 @@ void StoreCore::Stop() {
   stopping_ = true;
   if (loader_ != nullptr) loader_->Stop();
   if (writer_ == nullptr) return;
+  eraser_->Stop();
   writer_->Stop();
   reads_.Stop();
   changes_.Stop();

@@ -56,13 +56,6 @@ absl::Status StoreCore::ForgetContext(const ContextKey& key) {
   return absl::OkStatus();
 }
 
-absl::Status StoreCore::Erase() {
-  deleted_since_ns_ = 0;
-  absl::Status status = Reclaim();
-  if (!status.ok()) deleted_since_ns_ = options_.clock->SteadyNs();
-  return status;
-}
-
 absl::StatusOr<std::optional<std::string>> StoreCore::GetNodeRow(std::string_view name) {
   return tables_->Get(Table::kNode, name);
 }

@@ -44,6 +44,7 @@ class WatchedSlabs final : public SlabStore {
     watch_->Note(status);
     return status;
   }
+  void AwaitUses() override { inner_->AwaitUses(); }
   uint64_t PhysicalBytes() override { return inner_->PhysicalBytes(); }
   uint64_t ReusableBytes() override { return inner_->ReusableBytes(); }
 

@@ -271,6 +271,7 @@ absl::Status ExtentSlabStore::SyncFiles(const SlabExtents& extents) {
 absl::StatusOr<SlabExtents> ExtentSlabStore::Write(uint64_t number, const SlabShape& shape,
                                                    std::span<const ByteSpan> slabs) {
   EPIC_CHECK(slabs.size() == shape.layers && shape.ImageBytes() > 0);
+  const UseScope use(&uses_);
   for (const ByteSpan& slab : slabs) EPIC_CHECK(slab.size() == shape.layer_bytes);
   EPIC_ASSIGN_OR_RETURN(const SlabExtents extents,
                         TakeSpace(RoundUpToPage(shape.ImageBytes()) / kSlabPageBytes));
@@ -290,6 +291,7 @@ absl::Status ExtentSlabStore::Read(uint64_t number, const SlabShape& shape, Laye
   EPIC_CHECK(layers.begin < layers.end && layers.end <= shape.layers);
   EPIC_CHECK(out.size() >= shape.ReadBytes(layers));
   EPIC_CHECK(reinterpret_cast<uintptr_t>(out.data()) % kSlabPageBytes == 0);
+  const UseScope use(&uses_);
   SlabExtents extents;
   {
     MutexLock lock(&mu_);
@@ -327,24 +329,31 @@ absl::Status ExtentSlabStore::Read(uint64_t number, const SlabShape& shape, Laye
 
 // --- giving back ---
 
-absl::Status ExtentSlabStore::PunchRun(const PageRun& run) {
+absl::Status ExtentSlabStore::PunchRun(const PageRun& run, SlabExtents* punched) {
+  std::vector<PageRun> parts;
   {
     MutexLock lock(&mu_);
-    // Somebody may have taken a part of it meanwhile: then it is overwritten soon, and dirty again when
-    // freed.
-    if (!free_.Take(run)) return absl::OkStatus();
+    // Somebody may have taken a part of it meanwhile: that is written over, or dirty again when freed.
+    parts = dirty_.Within(run);
+    for (const PageRun& part : parts) EPIC_CHECK(free_.Take(part));
     dirty_.Subtract(run);
   }
-  const SlabExtent extent = ExtentOf(run);
-  absl::Status status =
-      space_.Get(extent.file)->Punch(extent.page * kSlabPageBytes, extent.pages * kSlabPageBytes);
-  MutexLock lock(&mu_);
-  free_.Add(run);
-  if (!status.ok()) dirty_.Add(run);
+  absl::Status status;
+  for (const PageRun& part : parts) {
+    const SlabExtent extent = ExtentOf(part);
+    if (status.ok()) {
+      status = space_.Get(extent.file)->Punch(extent.page * kSlabPageBytes, extent.pages * kSlabPageBytes);
+    }
+    MutexLock lock(&mu_);
+    free_.Add(part);
+    if (!status.ok()) dirty_.Add(part);
+    punched->push_back(extent);
+  }
   return status;
 }
 
 absl::Status ExtentSlabStore::Reclaim() {
+  const UseScope use(&uses_);
   EPIC_RETURN_IF_ERROR(ReleaseFreed());
   std::vector<PageRun> runs;
   {
@@ -355,8 +364,7 @@ absl::Status ExtentSlabStore::Reclaim() {
   for (const PageRun& run : runs) {
     for (uint64_t at = 0; at < run.pages; at += kPunchPages) {
       const PageRun part{run.begin + at, std::min(kPunchPages, run.pages - at)};
-      EPIC_RETURN_IF_ERROR(PunchRun(part));
-      punched.push_back(ExtentOf(part));
+      EPIC_RETURN_IF_ERROR(PunchRun(part, &punched));
     }
   }
   EPIC_RETURN_IF_ERROR(SyncFiles(punched));

@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/mutex.h"
 #include "services/kv_store/core/slab_store.h"
+#include "services/kv_store/core/uses.h"
 #include "services/kv_store/extents/extent_files.h"
 #include "services/kv_store/extents/file_system.h"
 #include "services/kv_store/extents/free_map.h"
@@ -52,6 +53,7 @@ class ExtentSlabStore final : public SlabStore {
   void AddRemoval(uint64_t /*number*/, WriteBatch* /*batch*/) override {}
   void Free(uint64_t number) override;
   absl::Status Reclaim() override;
+  void AwaitUses() override { uses_.AwaitOlder(); }
   uint64_t PhysicalBytes() override { return space_.PhysicalBytes(); }
   uint64_t ReusableBytes() override;
 
@@ -83,13 +85,14 @@ class ExtentSlabStore final : public SlabStore {
   absl::Status WriteImage(const SlabExtents& extents, const SlabShape& shape,
                           std::span<const ByteSpan> slabs);
   absl::Status SyncFiles(const SlabExtents& extents);
-  absl::Status PunchRun(const PageRun& run) ABSL_LOCKS_EXCLUDED(mu_);
+  absl::Status PunchRun(const PageRun& run, SlabExtents* punched) ABSL_LOCKS_EXCLUDED(mu_);
   // Pieces of the image's bytes [begin, end), which go to or from `bytes`.
   std::vector<IoPiece> Pieces(const SlabExtents& extents, uint64_t begin, MutableByteSpan bytes) const;
 
   const ExtentOptions options_;
   const std::function<absl::Status()> sync_index_;
   ExtentFiles space_;
+  Uses uses_;  // reads, writes and runs of Reclaim()
 
   Mutex mu_;
   CondVar grown_;

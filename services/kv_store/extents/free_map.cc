@@ -70,6 +70,18 @@ void FreeMap::Subtract(const PageRun& run) {
   }
 }
 
+std::vector<PageRun> FreeMap::Within(const PageRun& run) const {
+  std::vector<PageRun> parts;
+  auto found = by_begin_.upper_bound(run.begin);
+  if (found != by_begin_.begin()) --found;
+  for (; found != by_begin_.end() && found->first < run.end(); ++found) {
+    const uint64_t begin = std::max(found->first, run.begin);
+    const uint64_t end = std::min(found->first + found->second, run.end());
+    if (begin < end) parts.push_back({begin, end - begin});
+  }
+  return parts;
+}
+
 std::vector<PageRun> FreeMap::Allocate(uint64_t pages, size_t max_runs) {
   EPIC_CHECK(pages > 0 && max_runs > 0);
   if (pages > pages_) return {};

@@ -29,6 +29,8 @@ class FreeMap {
   bool Take(const PageRun& run);
   // Takes out those pages of the run that are in the set.
   void Subtract(const PageRun& run);
+  // Those pages of the run that are in the set, in order of place.
+  std::vector<PageRun> Within(const PageRun& run) const;
   // Takes out `pages` pages: the smallest run that holds them (of equal ones the first), else several, the
   // largest first. Empty, and nothing changed, when there are too few or it would take more than `max_runs`.
   // REQUIRES: pages > 0, max_runs > 0.

@@ -60,6 +60,17 @@ TEST(FreeMapTest, RunsThatTouchBecomeOne) {
   EXPECT_EQ(map.runs(), (std::vector<PageRun>{{10, 2}, {14, 11}}));
 }
 
+TEST(FreeMapTest, ThePartsOfARunThatAreInTheSetAreCutAtItsEnds) {
+  FreeMap map;
+  map.Add({10, 5});
+  map.Add({20, 5});
+  map.Add({30, 5});
+  EXPECT_EQ(map.Within({12, 20}), (std::vector<PageRun>{{12, 3}, {20, 5}, {30, 2}}));
+  EXPECT_EQ(map.Within({11, 2}), (std::vector<PageRun>{{11, 2}}));
+  EXPECT_TRUE(map.Within({15, 5}).empty());
+  EXPECT_TRUE(map.Within({0, 10}).empty());
+}
+
 TEST(FreeMapTest, TheSmallestRunThatFitsIsUsedAndElseTheLargestFirst) {
   FreeMap map;
   map.Add({0, 8});

@@ -1,7 +1,6 @@
 // Three nodes in one process on real directories, RocksDB and extents: one is down during a deletion, and
 // back. Nobody serves the context, and its bytes are in no file of any directory.
 #include <cstring>
-#include <filesystem>
 #include <future>
 #include <memory>
 #include <string>
@@ -18,12 +17,11 @@
 #include "services/kv_store/extents/posix_file_system.h"
 #include "services/kv_store/replication/replicator.h"
 #include "services/kv_store/rocksdb/rocksdb_table_store.h"
+#include "services/kv_store/testing/store_directory.h"
 #include "services/kv_store/testing/store_fixtures.h"
 
 namespace epic::kv_store {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr size_t kNodes = 3;
 
@@ -77,17 +75,6 @@ class MemberOf final : public Membership {
   Members* const members_;
   const size_t node_;
 };
-
-// Files below `folder` that hold these bytes.
-std::vector<std::string> FilesWith(const std::string& folder, const std::string& bytes) {
-  std::vector<std::string> found;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (!entry.is_regular_file()) continue;
-    const std::string content = epic::testing::ReadFileOrDie(entry.path());
-    if (content.find(bytes) != std::string::npos) found.push_back(entry.path());
-  }
-  return found;
-}
 
 class EraseTest : public ::testing::Test {
  protected:

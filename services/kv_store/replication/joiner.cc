@@ -218,11 +218,7 @@ void Joiner::TryServe(const MemberView& view) {
     return;
   }
   if (!HasEnough(view)) return;
-  if (node_->row().erase_due) {
-    // Objects of contexts that are gone may be on their way to the disk still.
-    node_->store()->DrainWrites();
-    if (!node_->store()->Erase().ok()) return;
-  }
+  if (node_->row().erase_due && !node_->store()->Erase().ok()) return;
   const absl::Status status = node_->UpdateRow([](NodeRow* row) {
     row->disk = DiskState::kWhole;
     row->erase_due = false;

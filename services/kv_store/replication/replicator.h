@@ -31,10 +31,10 @@
 #include "absl/status/statusor.h"
 #include "services/kv_store/replication/beats.h"
 #include "services/kv_store/replication/changer.h"
-#include "services/kv_store/replication/eraser.h"
 #include "services/kv_store/replication/joiner.h"
 #include "services/kv_store/replication/local_peer.h"
 #include "services/kv_store/replication/names.h"
+#include "services/kv_store/replication/node_eraser.h"
 #include "services/kv_store/replication/peer.h"
 #include "services/kv_store/replication/repairer.h"
 #include "services/kv_store/replication/replica_node.h"
@@ -114,7 +114,7 @@ class Replicator : public std::enable_shared_from_this<Replicator> {
   Beats beats_;
   Names names_;
   Changer changer_;
-  Eraser eraser_;
+  NodeEraser eraser_;
   Repairer repairer_;
 };
 

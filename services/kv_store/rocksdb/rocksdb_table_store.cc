@@ -23,6 +23,7 @@
 #include "common/status/status_macros.h"
 #include "rocksdb/db.h"
 #include "rocksdb/env.h"
+#include "services/kv_store/core/uses.h"
 #include "services/kv_store/rocksdb/database.h"
 #include "services/kv_store/rocksdb/gate.h"
 #include "services/kv_store/rocksdb/verify_files.h"
@@ -155,6 +156,7 @@ class RocksDbTableStore final : public TableStore {
   absl::StatusOr<std::optional<std::string>> Get(Table table, std::string_view key) override {
     const GateReader use(&gate_);
     if (!IsReadable()) return Closed();
+    const UseScope reading(&uses_);
     std::string value;
     const rocksdb::Status status = db()->Get(rocksdb::ReadOptions(), Family(table), ToSlice(key), &value);
     if (status.IsNotFound()) return std::nullopt;
@@ -169,6 +171,7 @@ class RocksDbTableStore final : public TableStore {
     rocksdb::ReadOptions options;
     options.verify_checksums = false;
     options.fill_cache = false;
+    const UseScope reading(&uses_);
     rocksdb::PinnableSlice value;
     const rocksdb::Status status = db()->Get(options, Family(table), ToSlice(key), &value);
     if (status.IsNotFound()) return std::nullopt;
@@ -193,6 +196,7 @@ class RocksDbTableStore final : public TableStore {
     if (!IsReadable()) return Closed();
     rocksdb::ReadOptions options;
     options.fill_cache = false;
+    const UseScope reading(&uses_);
     const std::unique_ptr<rocksdb::Iterator> rows(db()->NewIterator(options, Family(table)));
     for (rows->Seek(ToSlice(begin)); rows->Valid(); rows->Next()) {
       if (!visit({rows->key().data(), rows->key().size()}, {rows->value().data(), rows->value().size()}))
@@ -225,7 +229,8 @@ class RocksDbTableStore final : public TableStore {
       auto* family = Family(static_cast<Table>(table));
       EPIC_RETURN_IF_ERROR(FromRocksDb(db()->CompactRange(options, family, nullptr, nullptr)));
     }
-    return absl::OkStatus();
+    EPIC_RETURN_IF_ERROR(CollectBlobGarbage(options));
+    return RemoveObsoleteFiles();
   }
 
   void SetErrorSink(std::function<void(const absl::Status&)> sink) override {
@@ -234,6 +239,32 @@ class RocksDbTableStore final : public TableStore {
   }
 
  private:
+  // Blob files go when nothing in them lives: what lives beside deleted values is written anew.
+  absl::Status CollectBlobGarbage(rocksdb::CompactRangeOptions options) ABSL_LOCKS_EXCLUDED(gate_) {
+    const GateReader use(&gate_);
+    if (!IsReadable()) return Closed();
+    uint64_t bytes = 0;
+    auto* slabs = Family(Table::kSlabs);
+    db()->GetIntProperty(slabs, rocksdb::DB::Properties::kLiveBlobFileGarbageSize, &bytes);
+    if (bytes == 0) return absl::OkStatus();
+    options.blob_garbage_collection_policy = rocksdb::BlobGarbageCollectionPolicy::kForce;
+    options.blob_garbage_collection_age_cutoff = 1.0;
+    return FromRocksDb(db()->CompactRange(options, slabs, nullptr, nullptr));
+  }
+  // Compactions leave their input to be deleted later, and by whoever reads in it last.
+  absl::Status RemoveObsoleteFiles() ABSL_LOCKS_EXCLUDED(purge_mu_, gate_) {
+    uses_.AwaitOlder();
+    MutexLock lock(&purge_mu_);
+    const GateReader use(&gate_);
+    if (!IsReadable()) return Closed();
+    EPIC_RETURN_IF_ERROR(FromRocksDb(db()->DisableFileDeletions()));
+    // Waits for deletions that others have begun.
+    rocksdb::VectorLogPtr logs;
+    const absl::Status listed = FromRocksDb(db()->GetSortedWalFiles(logs));
+    EPIC_RETURN_IF_ERROR(FromRocksDb(db()->EnableFileDeletions(/*force=*/false)));
+    return listed;
+  }
+
   // What the rows must be again once the database was opened anew; nullopt: not there.
   using Truth = std::map<RowName, std::optional<std::string>>;
 
@@ -337,6 +368,7 @@ class RocksDbTableStore final : public TableStore {
     options.fill_cache = false;
     options.iterate_upper_bound = &bound;
     std::vector<std::string> rows;
+    const UseScope reading(&uses_);
     const std::unique_ptr<rocksdb::Iterator> row(db()->NewIterator(options, family));
     for (row->Seek(begin); row->Valid() && rows.size() <= kMaxRowsOfARange; row->Next()) {
       rows.push_back(row->key().ToString());
@@ -458,6 +490,8 @@ class RocksDbTableStore final : public TableStore {
   }
 
   const DirLock lock_;  // released last
+  Uses uses_;           // reads
+  Mutex purge_mu_;      // taken before gate_; held while obsolete files are deleted
   const std::string path_;
   rocksdb::Env* const env_;
   const Clock* const clock_;

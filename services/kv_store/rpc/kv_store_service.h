@@ -121,6 +121,8 @@ class KvStoreRpcService final : public KvStoreServiceBase {
   }
 
  private:
+  void EraseContext(const v1::StoreDeleteContextRequest& request, const RequestScope& scope,
+                    const std::function<void(absl::StatusOr<v1::StoreDeleteContextResponse>)>& done);
   // Where a read of these objects is made: apart where it may have to wait for the disk.
   const RpcParts* PartsFor(const v1::AcquireObjectsRequest& request) const;
 

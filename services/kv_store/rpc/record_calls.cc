@@ -1,4 +1,5 @@
 // The calls of KvStoreRpcService that concern records.
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -7,12 +8,23 @@
 #include "common/rpc/kv_store/record_convert.h"
 #include "common/status/error.h"
 #include "common/status/status_macros.h"
+#include "common/storage/erase_wait.h"
 #include "services/kv_store/rpc/kv_store_service.h"
 
 namespace epic::kv_store {
 namespace {
 
 constexpr int kMaxItems = 1024;
+constexpr int64_t kMaxEraseNs = int64_t{600} * 1'000'000'000;
+constexpr int64_t kAnswerNs = 100'000'000;  // that an answer needs to arrive in time
+
+// When an erasure is no longer waited for.
+int64_t EndOfWait(const RequestScope& scope) {
+  const int64_t end_ns = scope.received_steady_ns + kMaxEraseNs;
+  if (scope.deadline_steady_ns == 0) return end_ns;
+  const int64_t margin_ns = std::min(kAnswerNs, (scope.deadline_steady_ns - scope.received_steady_ns) / 4);
+  return std::min(end_ns, scope.deadline_steady_ns - margin_ns);
+}
 
 absl::Status CheckItems(int count) {
   if (count <= kMaxItems) return absl::OkStatus();
@@ -112,6 +124,12 @@ grpc::ServerUnaryReactor* KvStoreRpcService::UpdateContext(grpc::CallbackServerC
 grpc::ServerUnaryReactor* KvStoreRpcService::DeleteContext(grpc::CallbackServerContext* context,
                                                            const v1::StoreDeleteContextRequest* request,
                                                            v1::StoreDeleteContextResponse* response) {
+  if (request->erase() != v1::ERASE_MODE_UNSPECIFIED) {
+    return AnswerLater(disk_parts_, context, "erase_context", response,
+                       [this, request](const RequestScope& scope, const auto& done) {
+                         EraseContext(*request, scope, done);
+                       });
+  }
   return Answer(disk_parts_, context, "delete_context", response,
                 [this, request](const RequestScope&) -> absl::StatusOr<v1::StoreDeleteContextResponse> {
                   EPIC_ASSIGN_OR_RETURN(const CacheId id, CacheIdFromProto(request->id(), "id"));
@@ -120,6 +138,25 @@ grpc::ServerUnaryReactor* KvStoreRpcService::DeleteContext(grpc::CallbackServerC
                   answer.set_existed(existed);
                   return answer;
                 });
+}
+
+void KvStoreRpcService::EraseContext(
+    const v1::StoreDeleteContextRequest& request, const RequestScope& scope,
+    const std::function<void(absl::StatusOr<v1::StoreDeleteContextResponse>)>& done) {
+  const auto id = CacheIdFromProto(request.id(), "id");
+  if (!id.ok()) return done(id.status());
+  if (request.erase() != v1::ERASE_MODE_WAIT) {
+    return done(Error(ErrorCode::kInvalidRequest, "a mode that this node does not know", "erase"));
+  }
+  const auto wait = EraseWait::Make(streams_->timers, parts_->clock);
+  const auto existed = store_->EraseContext(request.tenant(), *id, wait->Receiver());
+  if (!existed.ok()) return done(existed.status());
+  wait->Await(EndOfWait(scope), scope.cancel, [done, existed = *existed](std::vector<std::string> pending) {
+    v1::StoreDeleteContextResponse answer;
+    answer.set_existed(existed);
+    for (std::string& node : pending) answer.add_pending(std::move(node));
+    done(std::move(answer));
+  });
 }
 
 grpc::ServerUnaryReactor* KvStoreRpcService::SetState(grpc::CallbackServerContext* context,

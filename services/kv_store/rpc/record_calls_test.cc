@@ -1,5 +1,10 @@
 // The records of a store through its gRPC door on loopback, as a client sees them.
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -7,6 +12,7 @@
 #include "common/base/random.h"
 #include "common/rpc/grpc_status.h"
 #include "common/rpc/kv_store/record_client.h"
+#include "common/rpc/kv_store/remote_kv_store.h"
 #include "common/status/error.h"
 #include "common/testing/status_matchers.h"
 #include "services/kv_store/rpc/testing/store_process.h"
@@ -144,6 +150,116 @@ TEST_F(RecordCallsTest, GarbageOnTheWireEndsTheCallAndNothingElse) {
     }
   }
   EXPECT_OK(client_->CreateContext(ContextOf(2)));
+}
+
+// A call that waits for an erasure, on a thread of gRPC.
+struct EraseCall {
+  explicit EraseCall(StoreChannel* channel, const CacheId& id, int64_t deadline_ms = 60'000) {
+    request.set_tenant("default");
+    request.set_id(id.text());
+    request.set_erase(v1::ERASE_MODE_WAIT);
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(deadline_ms));
+    channel->stub()->async()->DeleteContext(&context, &request, &response,
+                                            [this](const grpc::Status& status) { ended.set_value(status); });
+  }
+  grpc::Status Wait() { return ended.get_future().get(); }
+
+  grpc::ClientContext context;
+  v1::StoreDeleteContextRequest request;
+  v1::StoreDeleteContextResponse response;
+  std::promise<grpc::Status> ended;
+};
+
+TEST_F(RecordCallsTest, AnErasureIsAnsweredWhenItIsDoneAndNotBefore) {
+  ASSERT_OK(client_->CreateContext(ContextOf(1)));
+  process_->reclaim_gate()->Close();
+  EraseCall erase(channel_.get(), IdOf(ContextOf(1)));
+  process_->reclaim_gate()->AwaitRuns(1);
+  EXPECT_EQ(CodeOf(client_->GetContext("default", IdOf(ContextOf(1))).status()), ErrorCode::kContextDeleted);
+  auto ended = erase.ended.get_future();
+  EXPECT_EQ(ended.wait_for(std::chrono::milliseconds(0)), std::future_status::timeout);
+  process_->reclaim_gate()->Open();
+  EXPECT_TRUE(ended.get().ok());
+  EXPECT_TRUE(erase.response.existed());
+  EXPECT_EQ(erase.response.pending_size(), 0);
+  EraseCall again(channel_.get(), IdOf(ContextOf(1)));
+  EXPECT_TRUE(again.Wait().ok());
+  EXPECT_FALSE(again.response.existed());
+}
+
+TEST_F(RecordCallsTest, WhenTheDeadlineComesFirstTheNodeIsPending) {
+  ASSERT_OK(client_->CreateContext(ContextOf(1)));
+  process_->reclaim_gate()->Close();
+  EraseCall erase(channel_.get(), IdOf(ContextOf(1)), 1'000);
+  const grpc::Status status = erase.Wait();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_TRUE(erase.response.existed());
+  ASSERT_EQ(erase.response.pending_size(), 1);
+  EXPECT_EQ(erase.response.pending(0), "local");
+  process_->reclaim_gate()->Open();
+}
+
+TEST_F(RecordCallsTest, WaitingForErasuresTakesNoWorkerAndWhoeverGoesIsLetGo) {
+  std::atomic<int> reported{0};
+  std::promise<void> all_reported;
+  constexpr int kCalls = 20;
+  StoreDoorObservers observers;
+  observers.on_call = [&](const RpcEvent& event) {
+    if (event.call != "erase_context") return;
+    EXPECT_EQ(event.code, "client_gone");
+    if (++reported == kCalls) all_reported.set_value();
+  };
+  process_.reset();
+  process_ =
+      std::make_unique<StoreProcess>(kMemory, StoreDoorOptions{.worker_threads = 2}, nullptr, observers);
+  channel_ = std::make_shared<StoreChannel>(StoreChannelOptions{.address = process_->address()});
+  client_ = std::make_unique<RecordClient>(channel_, process_->clock());
+  process_->reclaim_gate()->Close();
+  std::vector<std::unique_ptr<EraseCall>> calls;
+  for (int i = 0; i < kCalls; ++i) {
+    ASSERT_OK(client_->CreateContext(ContextOf(i)));
+    calls.push_back(std::make_unique<EraseCall>(channel_.get(), IdOf(ContextOf(i))));
+  }
+  for (int i = 0; i < kCalls; ++i) {
+    while (client_->GetContext("default", IdOf(ContextOf(i))).ok()) std::this_thread::yield();
+  }
+  EXPECT_OK(client_->CreateContext(ContextOf(100)).status()) << "workers are free";
+  for (auto& call : calls) call->context.TryCancel();
+  for (auto& call : calls) EXPECT_EQ(call->Wait().error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_EQ(all_reported.get_future().wait_for(std::chrono::seconds(5)), std::future_status::ready);
+  process_->reclaim_gate()->Open();
+  process_->store()->DrainErasures();
+}
+
+TEST_F(RecordCallsTest, AModeThatIsNotKnownIsRefused) {
+  v1::StoreDeleteContextRequest remove;
+  remove.set_tenant("default");
+  remove.set_id(IdOf(ContextOf(1)).text());
+  remove.set_erase(static_cast<v1::EraseMode>(7));
+  const absl::Status status = channel_->Call(&StoreChannel::Stub::DeleteContext, remove).status();
+  EXPECT_EQ(CodeOf(status), ErrorCode::kInvalidRequest);
+  EXPECT_EQ(ParamOf(status), "erase");
+}
+
+TEST_F(RecordCallsTest, AClientOfTheStoreWaitsToo) {
+  ASSERT_OK_AND_ASSIGN(const auto remote, MakeRemoteKvStore({.address = process_->address()}));
+  ASSERT_OK(remote->CreateContext(ContextOf(1)).status());
+  std::promise<std::vector<std::string>> first;
+  const auto existed = remote->EraseContext("default", IdOf(ContextOf(1)),
+                                            [&](auto pending) { first.set_value(std::move(pending)); });
+  ASSERT_OK(existed);
+  EXPECT_TRUE(*existed);
+  EXPECT_TRUE(first.get_future().get().empty());
+  // One that ends while an erasure runs: the node, by its address, may still have bytes.
+  process_->reclaim_gate()->Close();
+  std::promise<std::vector<std::string>> second;
+  {
+    ASSERT_OK_AND_ASSIGN(const auto brief, MakeRemoteKvStore({.address = process_->address()}));
+    ASSERT_OK(brief->EraseContext("default", IdOf(ContextOf(1)),
+                                  [&](auto pending) { second.set_value(std::move(pending)); }));
+  }
+  EXPECT_EQ(second.get_future().get(), std::vector<std::string>{process_->address()});
+  process_->reclaim_gate()->Open();
 }
 
 TEST_F(RecordCallsTest, ANodeThatIsGoneIsUnavailableAndOneThatIsBackIsUsed) {

@@ -100,6 +100,7 @@ class GatedSlabStore final : public SlabStore {
   void AddRemoval(uint64_t number, WriteBatch* batch) override { inner_->AddRemoval(number, batch); }
   void Free(uint64_t number) override { inner_->Free(number); }
   absl::Status Reclaim() override { return inner_->Reclaim(); }
+  void AwaitUses() override { inner_->AwaitUses(); }
   uint64_t PhysicalBytes() override { return inner_->PhysicalBytes(); }
   uint64_t ReusableBytes() override { return inner_->ReusableBytes(); }
 

@@ -5,8 +5,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
 
 #include "common/testing/paths.h"
 
@@ -20,6 +24,23 @@ inline std::map<std::string, std::string> FilesOf(const std::string& dir) {
         entry.is_regular_file() ? epic::testing::ReadFileOrDie(entry.path().string()) : "";
   }
   return files;
+}
+
+// The files below `dir` that hold these bytes. Files may come and go meanwhile.
+inline std::vector<std::string> FilesWith(const std::string& dir, std::string_view bytes) {
+  std::vector<std::string> paths, found;
+  std::error_code error;
+  for (auto entry = std::filesystem::recursive_directory_iterator(dir, error);
+       !error && entry != std::filesystem::recursive_directory_iterator(); entry.increment(error)) {
+    if (entry->is_regular_file(error)) paths.push_back(entry->path().string());
+    error.clear();
+  }
+  for (const std::string& path : paths) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string content{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    if (content.find(bytes) != std::string::npos) found.push_back(path);
+  }
+  return found;
 }
 
 // Changes one byte of a file.

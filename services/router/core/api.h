@@ -91,6 +91,11 @@ class ContextApi {
   virtual absl::StatusOr<ContextRecord> Patch(const RequestScope& scope, const std::string& id,
                                               const PatchContextRequest& request) = 0;
   virtual absl::Status Delete(const RequestScope& scope, const std::string& id) = 0;
+  // The nodes whose disks may still hold bytes of it; none: they are gone.
+  using EraseDone = std::function<void(absl::StatusOr<std::vector<std::string>> pending)>;
+  // As Delete; `done` is called once, when the bytes are gone, after 55 s, or when the deadline is over.
+  // Blocks for the deletion only.
+  virtual void Erase(const RequestScope& scope, const std::string& id, EraseDone done) = 0;
 };
 
 struct LinkingRequest {

@@ -2,6 +2,7 @@
 #include "services/router/core/chat_service.h"
 
 #include <atomic>
+#include <future>
 #include <random>
 #include <thread>
 
@@ -282,6 +283,23 @@ TEST_F(RouterTest, RecordsAreReadListedChangedAndDeleted) {
 }
 
 // --- chats
+
+TEST_F(RouterTest, AnErasureIsAnsweredOnceTheBytesAreGone) {
+  std::promise<absl::StatusOr<std::vector<std::string>>> answer;
+  contexts_->Erase({}, "ctx_x", [&](auto pending) { EXPECT_EQ(ParamOf(pending.status()), "id"); });
+  NewContext context;
+  context.tenant = "default";
+  context.tokens = {1, 2, 3};
+  ASSERT_OK(world_.store.CreateContext(context).status());
+  const CacheId id = CacheId::Of("default", {}, context.tokens);
+  RequestScope scope;
+  contexts_->Erase(scope, std::string(id.text()),
+                   [&](auto pending) { answer.set_value(std::move(pending)); });
+  const auto pending = answer.get_future().get();
+  ASSERT_OK(pending.status());
+  EXPECT_TRUE(pending->empty());
+  EXPECT_EQ(CodeOf(world_.store.GetContext("default", id).status()), ErrorCode::kContextDeleted);
+}
 
 TEST_F(RouterTest, UsageCountsTheHeadOnceItIsStoredAndSixteenRowsAContext) {
   const std::string a = IdOf(kA), b = IdOf(kB), c = IdOf(kC);

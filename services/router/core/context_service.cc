@@ -9,11 +9,17 @@
 #include "common/base/mutex.h"
 #include "common/status/error.h"
 #include "common/status/status_macros.h"
+#include "common/storage/erase_wait.h"
 #include "services/router/core/checks.h"
 #include "services/router/core/create_context.h"
 #include "services/router/core/prompt.h"
 
 namespace epic {
+namespace {
+
+constexpr int64_t kMaxEraseNs = int64_t{55} * 1'000'000'000;  // as long as a create waits at most
+
+}  // namespace
 
 using Outcome = CreateContextResult::Outcome;
 
@@ -320,6 +326,21 @@ absl::Status ContextService::Delete(const RequestScope& scope, const std::string
   EPIC_RETURN_IF_ERROR(parts_->store->DeleteContext(scope.tenant, parsed).status());
   parts_->compiler->Forget(scope.tenant, parsed);
   return absl::OkStatus();
+}
+
+void ContextService::Erase(const RequestScope& scope, const std::string& id, EraseDone done) {
+  const auto parsed = ParseCacheId(id, "id");
+  if (!parsed.ok()) return done(parsed.status());
+  const auto wait = EraseWait::Make(parts_->timers, parts_->clock);
+  const auto existed = parts_->store->EraseContext(scope.tenant, *parsed, wait->Receiver());
+  if (!existed.ok()) return done(existed.status());
+  parts_->compiler->Forget(scope.tenant, *parsed);
+  const int64_t now_ns = parts_->clock->SteadyNs();
+  int64_t until_ns = now_ns + kMaxEraseNs;
+  if (scope.deadline_steady_ns != 0) {
+    until_ns = std::min(until_ns, scope.deadline_steady_ns - (scope.deadline_steady_ns - now_ns) / 20);
+  }
+  wait->Await(until_ns, scope.cancel, [done](std::vector<std::string> pending) { done(std::move(pending)); });
 }
 
 void ContextService::Redrive(const std::string& tenant) {

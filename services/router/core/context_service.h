@@ -24,6 +24,7 @@ class ContextService final : public ContextApi {
   absl::StatusOr<ContextRecord> Patch(const RequestScope& scope, const std::string& id,
                                       const PatchContextRequest& request) override;
   absl::Status Delete(const RequestScope& scope, const std::string& id) override;
+  void Erase(const RequestScope& scope, const std::string& id, EraseDone done) override;
 
   // Compiles what the last run left `compiling`, one after another in the background.
   void Redrive(const std::string& tenant);

@@ -136,12 +136,20 @@ void HttpHandlers::PatchContext(const std::string& id, const HttpRequest& reques
 
 void HttpHandlers::DeleteContext(const std::string& id, const HttpRequest& request,
                                  const SharedExchange& exchange) const {
-  if (const absl::Status status = ParseDeleteContext(request.query); !status.ok()) {
-    return Fail(status, exchange);
+  const absl::StatusOr<bool> erase = ParseDeleteContext(request.query);
+  if (!erase.ok()) return Fail(erase.status(), exchange);
+  if (!*erase) {
+    const absl::Status status = apis_.contexts->Delete(ScopeOf(request, exchange), id);
+    if (!status.ok()) return Fail(status, exchange);
+    return exchange->Answer(Json(PrintDeleted(id, {})));
   }
-  const absl::Status status = apis_.contexts->Delete(ScopeOf(request, exchange), id);
-  if (!status.ok()) return Fail(status, exchange);
-  exchange->Answer(Json(PrintDeleted(id)));
+  apis_.contexts->Erase(
+      ScopeOf(request, exchange), id,
+      [exchange, id,
+       retry_after_ms = options_.retry_after_ms](const absl::StatusOr<std::vector<std::string>>& pending) {
+        exchange->Answer(pending.ok() ? Json(PrintDeleted(id, *pending), pending->empty() ? 200 : 202)
+                                      : ErrorAnswer(pending.status(), retry_after_ms));
+      });
 }
 
 void HttpHandlers::Chat(const HttpRequest& request, const SharedExchange& exchange) const {

@@ -85,6 +85,14 @@ TEST_F(HttpServerTest, ContextsAreCreatedReadListedChangedAndDeleted) {
   EXPECT_EQ(deleted->status, 200);
   EXPECT_EQ(Json::parse(deleted->body),
             Json({{"id", testing::kFakeId}, {"object", "context"}, {"deleted", true}}));
+  fakes_.contexts.erase = std::vector<std::string>{"a", "b"};
+  const auto pending = Ask(port(), "DELETE", path + "?erase=wait");
+  EXPECT_EQ(pending->status, 202);
+  EXPECT_EQ(Json::parse(pending->body)["pending"], Json({"a", "b"}));
+  EXPECT_EQ(Json::parse(pending->body)["deleted"], true);
+  EXPECT_EQ(Ask(port(), "DELETE", path)->status, 200) << "nobody waits";
+  fakes_.contexts.erase = Error(ErrorCode::kStorageFull, "delete contexts");
+  ExpectError(Ask(port(), "DELETE", path + "?erase=wait"), 507, "storage_full");
 }
 
 TEST_F(HttpServerTest, AStorageThatIsFullTellsClientsNotToResend) {

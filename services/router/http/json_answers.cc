@@ -146,8 +146,10 @@ std::string PrintContextPage(const ContextPage& page) {
   return Dump(json);
 }
 
-std::string PrintDeleted(const std::string& id) {
-  return Dump({{"id", id}, {"object", "context"}, {"deleted", true}});
+std::string PrintDeleted(const std::string& id, const std::vector<std::string>& pending) {
+  Json answer = {{"id", id}, {"object", "context"}, {"deleted", true}};
+  if (!pending.empty()) answer["pending"] = pending;
+  return Dump(answer);
 }
 
 std::string PrintModel(const ModelInfo& model) { return Dump(ModelJson(model)); }

@@ -13,7 +13,8 @@ namespace epic {
 
 std::string PrintContext(const ContextRecord& record);
 std::string PrintContextPage(const ContextPage& page);
-std::string PrintDeleted(const std::string& id);
+// `pending`: nodes that may still hold bytes of it; not shown where there are none.
+std::string PrintDeleted(const std::string& id, const std::vector<std::string>& pending);
 
 std::string PrintModel(const ModelInfo& model);
 std::string PrintModels(const std::vector<ModelInfo>& models);

@@ -336,15 +336,16 @@ absl::StatusOr<ListContextsRequest> ParseListContexts(std::string_view query) {
   return out;
 }
 
-absl::Status ParseDeleteContext(std::string_view query) {
+absl::StatusOr<bool> ParseDeleteContext(std::string_view query) {
   auto pairs = ParseQuery(query);
   if (!pairs.ok()) return pairs.status();
+  bool erase = false;
   for (const auto& [name, value] : *pairs) {
-    if (name == "erase" && value != "wait") {
-      return Error(ErrorCode::kInvalidRequest, "erase can only be wait", "erase");
-    }
+    if (name != "erase") continue;
+    if (value != "wait") return Error(ErrorCode::kInvalidRequest, "erase can only be wait", "erase");
+    erase = true;
   }
-  return absl::OkStatus();
+  return erase;
 }
 
 absl::StatusOr<TokenizeRequest> ParseTokenize(std::string_view body, const JsonRequestLimits& limits) {

@@ -34,8 +34,8 @@ absl::StatusOr<CreateContextRequest> ParseCreateContext(std::string_view body,
                                                         const JsonRequestLimits& limits);
 absl::StatusOr<PatchContextRequest> ParsePatchContext(std::string_view body, const JsonRequestLimits& limits);
 absl::StatusOr<ListContextsRequest> ParseListContexts(std::string_view query);
-// ?erase=wait, the only parameter.
-absl::Status ParseDeleteContext(std::string_view query);
+// ?erase=wait, the only parameter; whether it is there.
+absl::StatusOr<bool> ParseDeleteContext(std::string_view query);
 
 struct TokenizeRequest {
   std::optional<std::string> model;

@@ -81,7 +81,7 @@ TEST(JsonRequestsFuzzTest, AnyBytesGiveARequestOrAnErrorOfOurs) {
     ExpectErrorOfOurs(ParseCreateContext(text, limits).status());
     ExpectErrorOfOurs(ParsePatchContext(text, limits).status());
     ExpectErrorOfOurs(ParseListContexts(text).status());
-    ExpectErrorOfOurs(ParseDeleteContext(text));
+    ExpectErrorOfOurs(ParseDeleteContext(text).status());
     ExpectErrorOfOurs(ParseTokenize(text, limits).status());
     ExpectErrorOfOurs(ParseDetokenize(text, limits).status());
     ExpectErrorOfOurs(ParseApplyTemplate(text, limits).status());

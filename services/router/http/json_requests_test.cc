@@ -340,9 +340,9 @@ TEST(JsonRequestsTest, AListQueryIsDecodedAndChecked) {
   for (const char* bad : {"tag=%", "tag=%2", "tag=%zz", "tag=%ff", "%ff=1"}) {
     EXPECT_FALSE(ParseListContexts(bad).ok()) << bad;
   }
-  EXPECT_OK(ParseDeleteContext("erase=wait"));
-  EXPECT_OK(ParseDeleteContext(""));
-  EXPECT_EQ(ParamOf(ParseDeleteContext("erase=now")), "erase");
+  EXPECT_TRUE(*ParseDeleteContext("erase=wait"));
+  EXPECT_FALSE(*ParseDeleteContext(""));
+  EXPECT_EQ(ParamOf(ParseDeleteContext("erase=now").status()), "erase");
 }
 
 TEST(JsonRequestsTest, TheSmallCallsAreChecked) {

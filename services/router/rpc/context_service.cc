@@ -59,6 +59,7 @@ grpc::ServerUnaryReactor* ContextRpcService::Update(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* ContextRpcService::Delete(grpc::CallbackServerContext* context,
                                                     const v1::DeleteContextRequest* request,
                                                     v1::DeleteContextResponse* response) {
+  if (request->erase() != v1::ERASE_MODE_UNSPECIFIED) return Erase(context, request, response);
   return Answer(parts_, context, "delete_context", response,
                 [this, request](const RequestScope& scope) -> absl::StatusOr<v1::DeleteContextResponse> {
                   EPIC_RETURN_IF_ERROR(contexts_->Delete(scope, request->id()));
@@ -67,6 +68,26 @@ grpc::ServerUnaryReactor* ContextRpcService::Delete(grpc::CallbackServerContext*
                   answer.set_deleted(true);
                   return answer;
                 });
+}
+
+grpc::ServerUnaryReactor* ContextRpcService::Erase(grpc::CallbackServerContext* context,
+                                                   const v1::DeleteContextRequest* request,
+                                                   v1::DeleteContextResponse* response) {
+  return AnswerLater(
+      parts_, context, "delete_context", response, [this, request](const RequestScope& scope, auto done) {
+        if (request->erase() != v1::ERASE_MODE_WAIT) {
+          return done(Error(ErrorCode::kInvalidRequest, "erase can only be WAIT", "erase"));
+        }
+        contexts_->Erase(scope, request->id(),
+                         [done, request](const absl::StatusOr<std::vector<std::string>>& pending) {
+                           if (!pending.ok()) return done(pending.status());
+                           v1::DeleteContextResponse answer;
+                           answer.set_id(request->id());
+                           answer.set_deleted(true);
+                           for (const std::string& node : *pending) answer.add_pending(node);
+                           done(std::move(answer));
+                         });
+      });
 }
 
 }  // namespace epic

@@ -28,6 +28,10 @@ class ContextRpcService final : public v1::ContextService::CallbackService {
                                    v1::DeleteContextResponse* response) override;
 
  private:
+  grpc::ServerUnaryReactor* Erase(grpc::CallbackServerContext* context,
+                                  const v1::DeleteContextRequest* request,
+                                  v1::DeleteContextResponse* response);
+
   ContextApi* const contexts_;
   const RpcParts* const parts_;
 };

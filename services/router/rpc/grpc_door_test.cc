@@ -54,6 +54,9 @@ class FakeContexts final : public ContextApi {
     return record;
   }
   absl::Status Delete(const RequestScope&, const std::string&) override { return absl::OkStatus(); }
+  void Erase(const RequestScope&, const std::string&, EraseDone done) override {
+    done(std::vector<std::string>{"b"});
+  }
 
   RequestScope last_scope;
   std::promise<std::pair<CancelToken, CreateDone>> waiting;
@@ -213,6 +216,15 @@ TEST_F(GrpcDoorTest, ListUpdateAndDeleteAnswer) {
   v1::DeleteContextResponse erased;
   ASSERT_TRUE(stub->Delete(&delete_context, erase, &erased).ok());
   EXPECT_TRUE(erased.deleted());
+  EXPECT_EQ(erased.pending_size(), 0);
+  grpc::ClientContext wait_context, odd_context;
+  erase.set_erase(v1::ERASE_MODE_WAIT);
+  ASSERT_TRUE(stub->Delete(&wait_context, erase, &erased).ok());
+  EXPECT_TRUE(erased.deleted());
+  ASSERT_EQ(erased.pending_size(), 1);
+  EXPECT_EQ(erased.pending(0), "b");
+  erase.set_erase(static_cast<v1::EraseMode>(9));
+  EXPECT_EQ(stub->Delete(&odd_context, erase, &erased).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 TEST_F(GrpcDoorTest, AClientThatGivesUpACreateCancelsIt) {

@@ -83,6 +83,12 @@ absl::StatusOr<bool> FaultyKvStore::DeleteContext(std::string_view tenant, const
   return inner_->DeleteContext(tenant, id);
 }
 
+absl::StatusOr<bool> FaultyKvStore::EraseContext(std::string_view tenant, const CacheId& id,
+                                                 ErasedDone erased) {
+  EPIC_RETURN_IF_ERROR(Enter(StoreCall::kDeleteContext));
+  return inner_->EraseContext(tenant, id, std::move(erased));
+}
+
 absl::Status FaultyKvStore::SetState(std::string_view tenant, const CacheId& id, ContextState state,
                                      int64_t compile_ms, std::string_view error) {
   EPIC_RETURN_IF_ERROR(Enter(StoreCall::kSetState));

@@ -51,6 +51,7 @@ class FaultyKvStore final : public KvStore {
   absl::StatusOr<ContextRecord> UpdateContext(std::string_view tenant, const CacheId& id,
                                               const ContextPatch& patch) override;
   absl::StatusOr<bool> DeleteContext(std::string_view tenant, const CacheId& id) override;
+  absl::StatusOr<bool> EraseContext(std::string_view tenant, const CacheId& id, ErasedDone erased) override;
   absl::Status SetState(std::string_view tenant, const CacheId& id, ContextState state, int64_t compile_ms,
                         std::string_view error) override;
   void Touch(std::string_view tenant, const CacheId& id) override { inner_->Touch(tenant, id); }

@@ -16,14 +16,18 @@
 #include "services/kv_store/core/node/store_node.h"
 #include "services/kv_store/core/store_core.h"
 #include "services/kv_store/rpc/store_door.h"
+#include "services/kv_store/testing/gated_tables.h"
 
 namespace epic::kv_store {
 
 class StoreProcess {
  public:
   explicit StoreProcess(uint64_t memory_bytes = uint64_t{8} << 20, StoreDoorOptions door = {},
-                        SlabStoreMaker make_slabs = nullptr)
-      : memory_bytes_(memory_bytes), make_slabs_(std::move(make_slabs)), options_(std::move(door)) {
+                        SlabStoreMaker make_slabs = nullptr, StoreDoorObservers observers = {})
+      : memory_bytes_(memory_bytes),
+        make_slabs_(std::move(make_slabs)),
+        options_(std::move(door)),
+        observers_(std::move(observers)) {
     options_.address = "127.0.0.1:0";
     options_.drain_ms = 1000;
     Start();
@@ -38,12 +42,13 @@ class StoreProcess {
   }
   // At the same address, with what the disk holds.
   void Start() {
-    auto store =
-        StoreCore::Open(std::make_unique<MemoryTableStore>(disk_), {.memory_bytes = memory_bytes_,
-                                                                    .disk_bytes_max = uint64_t{1} << 30,
-                                                                    .make_slabs = make_slabs_,
-                                                                    .clock = &clock_,
-                                                                    .writer = {}});
+    auto store = StoreCore::Open(
+        std::make_unique<GatedTables>(std::make_unique<MemoryTableStore>(disk_), &reclaim_gate_),
+        {.memory_bytes = memory_bytes_,
+         .disk_bytes_max = uint64_t{1} << 30,
+         .make_slabs = make_slabs_,
+         .clock = &clock_,
+         .writer = {}});
     ASSERT_OK(store);
     store_ = *std::move(store);
     StoreNodeOptions node_options;
@@ -51,7 +56,7 @@ class StoreProcess {
     auto node = StoreNode::Open(store_.get(), node_options);
     ASSERT_OK(node);
     node_ = *std::move(node);
-    auto door = StoreDoor::Start(options_, node_.get());
+    auto door = StoreDoor::Start(options_, node_.get(), observers_);
     ASSERT_OK(door);
     door_ = *std::move(door);
     options_.address = address();
@@ -62,11 +67,15 @@ class StoreProcess {
   StoreNode* node() const { return node_.get(); }
   StoreCore* store() const { return store_.get(); }
   ManualClock* clock() { return &clock_; }
+  // Through which each run of an erasure goes.
+  ReclaimGate* reclaim_gate() { return &reclaim_gate_; }
 
  private:
   const uint64_t memory_bytes_;
   const SlabStoreMaker make_slabs_;
   StoreDoorOptions options_;
+  const StoreDoorObservers observers_;
+  ReclaimGate reclaim_gate_;
   ManualClock clock_;  // of the node; the door's time is the system's
   const std::shared_ptr<MemoryDisk> disk_ = std::make_shared<MemoryDisk>();
   std::unique_ptr<StoreCore> store_;

@@ -85,6 +85,9 @@ class FakeContexts : public ContextApi {
     return record;
   }
   absl::Status Delete(const RequestScope&, const std::string&) override { return absl::OkStatus(); }
+  void Erase(const RequestScope&, const std::string&, EraseDone done) override { done(erase); }
+
+  absl::StatusOr<std::vector<std::string>> erase = std::vector<std::string>();  // what it comes to
 };
 
 class FakeChat : public ChatApi {

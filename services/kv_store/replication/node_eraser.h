@@ -1,7 +1,7 @@
 // Makes deleted bytes physically gone on this node, for those who wait for it: one run at a time, which
 // serves all that asked before it began. Thread-safe.
-#ifndef EPIC_SERVICES_KV_STORE_REPLICATION_ERASER_H_
-#define EPIC_SERVICES_KV_STORE_REPLICATION_ERASER_H_
+#ifndef EPIC_SERVICES_KV_STORE_REPLICATION_NODE_ERASER_H_
+#define EPIC_SERVICES_KV_STORE_REPLICATION_NODE_ERASER_H_
 
 #include <functional>
 #include <utility>
@@ -14,11 +14,11 @@
 
 namespace epic::kv_store {
 
-class Eraser {
+class NodeEraser {
  public:
   using Done = std::function<void(absl::Status)>;
 
-  explicit Eraser(ReplicaNode* node) : node_(node) {}
+  explicit NodeEraser(ReplicaNode* node) : node_(node) {}
 
   // Calls `done` when what was removed before is gone, or with what the disk says.
   void Erase(Done done) ABSL_LOCKS_EXCLUDED(mu_) {
@@ -39,8 +39,6 @@ class Eraser {
       running_ = !served.empty();
     }
     if (served.empty()) return;
-    // Objects of contexts that are gone may be on their way to the disk still.
-    node_->store()->DrainWrites();
     const absl::Status status = node_->store()->Erase();
     for (const Done& done : served) done(status);
     node_->Post([this] { Run(); });
@@ -55,4 +53,4 @@ class Eraser {
 
 }  // namespace epic::kv_store
 
-#endif  // EPIC_SERVICES_KV_STORE_REPLICATION_ERASER_H_
+#endif  // EPIC_SERVICES_KV_STORE_REPLICATION_NODE_ERASER_H_
