@@ -7,6 +7,7 @@
 
 #include "common/base/check.h"
 #include "common/base/crc32c.h"
+#include "common/base/system_random.h"
 #include "common/rpc/kv_store/byte_stream.h"
 #include "common/rpc/kv_store/item_status.h"
 #include "common/rpc/kv_store/layer_part.h"
@@ -206,13 +207,14 @@ absl::StatusOr<std::vector<bool>> ObjectClient::Renew(std::span<const RemoteLeas
 }
 
 absl::StatusOr<ObjectClient::Reserved> ObjectClient::Reserve(std::string_view tenant, const ObjectKey& key,
-                                                             const KvLayout& layout,
-                                                             std::string_view source) {
+                                                             const KvLayout& layout, std::string_view source,
+                                                             std::string_view request_id) {
   v1::ReserveObjectsRequest request;
   request.set_peer(peer_);
   request.set_tenant(tenant.data(), tenant.size());
   *request.mutable_keys() = ToProto({&key, 1}, {&layout, 1});
   request.set_source(source.data(), source.size());
+  request.set_requests(request_id.data(), request_id.size());
   EPIC_ASSIGN_OR_RETURN(const auto answer, channel_->Call(&Stub::Reserve, request));
   if (answer.items_size() != 1) return WrongCount();
   const auto& item = answer.items(0);
@@ -223,6 +225,13 @@ absl::StatusOr<ObjectClient::Reserved> ObjectClient::Reserve(std::string_view te
                                  item.busy().retry_after_ms());
   }
   return reserved;
+}
+
+std::string ObjectClient::NewRequestId() {
+  std::string id;
+  AppendLittle<uint64_t>(&id, SystemRandom());
+  AppendLittle<uint64_t>(&id, SystemRandom());
+  return id;
 }
 
 absl::Status ObjectClient::WriteLayers(const std::string& token, std::span<const LayerToSend> layers) {

@@ -71,8 +71,11 @@ class ObjectClient {
     std::string token;
     int64_t heartbeat_ms = 0;
   };
+  // `request`: NewRequestId, of this reserve alone; a repeated call with it gets the same token. Empty: none.
   absl::StatusOr<Reserved> Reserve(std::string_view tenant, const ObjectKey& key, const KvLayout& layout,
-                                   std::string_view source);
+                                   std::string_view source, std::string_view request = {});
+  // 16 random bytes.
+  static std::string NewRequestId();
   struct LayerToSend {
     uint32_t layer = 0;
     ByteSpan slab;

@@ -20,6 +20,7 @@ namespace epic {
 inline constexpr size_t kMaxBatchItems = 1024;
 inline constexpr size_t kCacheIdBytes = 20;
 inline constexpr size_t kTokenBytes = 16;
+inline constexpr size_t kRequestIdBytes = 16;  // of a reserve
 inline constexpr uint64_t kMaxPartBytes = uint64_t{1} << 20;
 
 // Errors of all: kInvalidRequest with the field's name as param.

@@ -138,8 +138,9 @@ class RemoteWriter final : public ObjectWriter {
   }
 
   absl::Status Begin() {
-    EPIC_ASSIGN_OR_RETURN(const auto reserved, shared_->objects.Reserve(tenant_, key_, object_->layout(),
-                                                                        shared_->options.source));
+    EPIC_ASSIGN_OR_RETURN(const auto reserved,
+                          shared_->objects.Reserve(tenant_, key_, object_->layout(), shared_->options.source,
+                                                   ObjectClient::NewRequestId()));
     EPIC_RETURN_IF_ERROR(reserved.status);
     exists_ = reserved.exists;
     token_ = reserved.token;

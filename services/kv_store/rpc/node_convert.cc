@@ -33,6 +33,21 @@ absl::StatusOr<std::vector<ReservationToken>> TokensOf(const std::string& bytes)
   return tokens;
 }
 
+absl::StatusOr<std::vector<ReserveRequestId>> RequestIdsOf(const std::string& bytes, size_t count) {
+  std::vector<ReserveRequestId> ids(count);
+  if (bytes.empty()) return ids;
+  EPIC_ASSIGN_OR_RETURN(const auto pieces, PiecesOf(bytes, kRequestIdBytes, "requests"));
+  if (pieces.size() != count) {
+    return Error(ErrorCode::kInvalidRequest, "each key has one request id of 16 bytes, or none has",
+                 "requests");
+  }
+  for (size_t i = 0; i < count; ++i) {
+    ids[i] = {.high = LoadLittle<uint64_t>(AsBytes(pieces[i])),
+              .low = LoadLittle<uint64_t>(AsBytes(pieces[i]), sizeof(uint64_t))};
+  }
+  return ids;
+}
+
 v1::TokenState ToProto(TokenState state) {
   switch (state) {
     case TokenState::kAlive:

@@ -17,6 +17,8 @@ std::string BytesOf(const ReservationToken& token);
 absl::StatusOr<ReservationToken> TokenOf(std::string_view bytes);
 // Errors: kInvalidRequest unless they are 16 bytes an item, or too many.
 absl::StatusOr<std::vector<ReservationToken>> TokensOf(const std::string& bytes);
+// One for each of `count` reserves, or none. Errors: InvalidArgument.
+absl::StatusOr<std::vector<ReserveRequestId>> RequestIdsOf(const std::string& bytes, size_t count);
 v1::TokenState ToProto(TokenState state);
 
 // Errors: kInvalidRequest when there are too many.

@@ -57,7 +57,11 @@ grpc::ServerUnaryReactor* KvStoreRpcService::Reserve(grpc::CallbackServerContext
   return Answer(disk_parts_, context, "reserve", response,
                 [this, request](const RequestScope&) -> absl::StatusOr<v1::ReserveObjectsResponse> {
                   EPIC_ASSIGN_OR_RETURN(auto items, ItemsOf<ReserveItem>(request->tenant(), request->keys()));
-                  for (ReserveItem& item : items) item.source = request->source();
+                  EPIC_ASSIGN_OR_RETURN(const auto requests, RequestIdsOf(request->requests(), items.size()));
+                  for (size_t i = 0; i < items.size(); ++i) {
+                    items[i].source = request->source();
+                    items[i].request = requests[i];
+                  }
                   v1::ReserveObjectsResponse answer;
                   answer.set_incarnation(node_->incarnation());
                   for (const ReserveResult& result : node_->Reserve(request->peer(), items)) {

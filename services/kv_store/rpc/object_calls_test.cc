@@ -2,6 +2,7 @@
 // what clients leave behind.
 #include <chrono>
 #include <functional>
+#include <future>
 #include <string>
 #include <thread>
 #include <vector>
@@ -97,6 +98,43 @@ class ObjectCallsTest : public ::testing::Test {
   std::shared_ptr<StoreChannel> channel_;
   std::unique_ptr<ObjectClient> objects_;
 };
+
+TEST_F(ObjectCallsTest, AReserveWhoseAnswerWasDroppedIsRepeatedWithTheSameToken) {
+  const ObjectKey key = Create();
+  const std::string request = ObjectClient::NewRequestId();
+  ASSERT_EQ(request.size(), 16u);
+  // A call that reaches the node and whose answer nobody hears: its connection is gone when it comes.
+  {
+    StoreChannel dropped({.address = process_.address()});
+    v1::ReserveObjectsRequest lost;
+    lost.set_peer(objects_->peer());
+    lost.set_tenant(std::string(kTenant));
+    *lost.mutable_keys() = ToProto({&key, 1}, {&kSmall, 1});
+    lost.set_requests(request);
+    grpc::ClientContext context;
+    v1::ReserveObjectsResponse answer;
+    std::promise<void> ended;
+    dropped.stub()->async()->Reserve(&context, &lost, &answer,
+                                     [&](const grpc::Status&) { ended.set_value(); });
+    ASSERT_TRUE(Soon([&] { return process_.node()->reservation_counts().reserved == 1; }));
+    context.TryCancel();
+    ended.get_future().wait();
+  }
+  const auto other = objects_->Reserve(kTenant, key, kSmall, "test", ObjectClient::NewRequestId());
+  ASSERT_OK(other);
+  EXPECT_EQ(CodeOf(other->status), ErrorCode::kReservationConflict);
+  const auto again = objects_->Reserve(kTenant, key, kSmall, "test", request);
+  ASSERT_OK(again);
+  ASSERT_OK(again->status);
+  EXPECT_EQ(objects_->Reserve(kTenant, key, kSmall, "test", request)->token, again->token);
+  EXPECT_EQ(process_.node()->reservation_counts().reserved, 1u);
+  for (uint32_t layer = 0; layer < kSmall.layers; ++layer) {
+    ASSERT_OK(WriteLayer(again->token, kSmall, layer, 3));
+  }
+  EXPECT_EQ(*objects_->Heartbeat({&again->token, 1}), std::vector<bool>{true});
+  const auto odd = objects_->Reserve(kTenant, key, kSmall, "test", "short");
+  EXPECT_EQ(CodeOf(odd.status()), ErrorCode::kInvalidRequest);
+}
 
 TEST_F(ObjectCallsTest, APutOfOneClientIsAGetOfAnother) {
   const ObjectKey key = Create();

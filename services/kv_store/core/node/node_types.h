@@ -46,11 +46,24 @@ struct ReservationToken {
   }
 };
 
+// 128 random bits of a caller's own, for one reserve of one object: who asks with them again, because the
+// answer was lost, gets the same token. All zero: none.
+struct ReserveRequestId {
+  uint64_t high = 0;
+  uint64_t low = 0;
+  auto operator<=>(const ReserveRequestId&) const = default;
+  template <typename H>
+  friend H AbslHashValue(H h, const ReserveRequestId& id) {
+    return H::combine(std::move(h), id.high, id.low);
+  }
+};
+
 struct ReserveItem {
   std::string tenant;
   ObjectKey key;
   KvLayout layout;
   std::string source;  // who writes, for those who wait and for explain; at most 256 bytes
+  ReserveRequestId request;
 };
 
 enum class ReserveOutcome : uint8_t {

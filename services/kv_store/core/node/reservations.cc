@@ -76,6 +76,35 @@ absl::Status Reservations::CheckBounds(PeerId peer) const {
                     kRetryMs);
 }
 
+std::optional<ReserveResult> Reservations::Repeated(PeerId peer, const TenantObjectKey& key,
+                                                    const ReserveItem& item, Writers* freed) {
+  if (item.request == ReserveRequestId{}) return std::nullopt;
+  while (true) {
+    const auto known = by_request_.find(item.request);
+    if (known == by_request_.end()) return std::nullopt;
+    ReserveResult result;
+    result.token = known->second;
+    Reservation* const reservation = Find(result.token, freed);
+    if (reservation != nullptr) {
+      if (reservation->peer != peer || reservation->key != key || reservation->layout != item.layout) {
+        result.token = {};
+        result.status =
+            Error(ErrorCode::kInvalidRequest,
+                  "this request id is used for another reserve; draw a new one for each", "requests");
+        return result;
+      }
+      if (reservation->writer == nullptr) {  // it runs
+        changed_.Wait(&mu_);
+        continue;
+      }
+      reservation->last_sign_ns = clock_->SteadyNs();
+    }
+    result.outcome = ReserveOutcome::kReserved;
+    result.heartbeat_ms = options_.heartbeat_ms;
+    return result;
+  }
+}
+
 ReserveResult Reservations::Reserve(PeerId peer, const ReserveItem& item, const Begin& begin) {
   ReserveResult result;
   if (item.source.size() > kMaxSourceBytes) {
@@ -86,6 +115,7 @@ ReserveResult Reservations::Reserve(PeerId peer, const ReserveItem& item, const 
   Writers freed;
   {
     MutexLock lock(&mu_);
+    if (const auto repeated = Repeated(peer, key, item, &freed); repeated.has_value()) return *repeated;
     const int64_t now_ns = clock_->SteadyNs();
     if (const auto other = by_key_.find(key); other != by_key_.end()) {
       const ReservationToken token = other->second;
@@ -105,6 +135,9 @@ ReserveResult Reservations::Reserve(PeerId peer, const ReserveItem& item, const 
     reservation.peer = peer;
     reservation.key = key;
     reservation.source = item.source;
+    reservation.request = item.request;
+    reservation.layout = item.layout;
+    if (item.request != ReserveRequestId{}) by_request_[item.request] = result.token;
     reservation.since_ns = reservation.last_sign_ns = now_ns;
     reservation.busy = true;
     open_.emplace(result.token, std::move(reservation));
@@ -114,6 +147,7 @@ ReserveResult Reservations::Reserve(PeerId peer, const ReserveItem& item, const 
   freed.clear();  // what was preempted makes room
   absl::StatusOr<std::unique_ptr<ArenaWriter>> writer = begin();
   MutexLock lock(&mu_);
+  changed_.SignalAll();
   if (!writer.ok() || *writer == nullptr) {
     result.outcome = writer.ok() ? ReserveOutcome::kExists : ReserveOutcome::kFailed;
     result.status = writer.status();
@@ -172,14 +206,19 @@ void Reservations::Finish(const ReservationToken& token, TokenState state, absl:
   by_key_.erase(reservation.key);
   if (const auto peer = by_peer_.find(reservation.peer); --peer->second == 0) by_peer_.erase(peer);
   freed->push_back(std::move(reservation.writer));
+  const ReserveRequestId request = reservation.request;
   open_.erase(found);
-  if (state == TokenState::kUnknown) return;  // was never given out
+  if (state == TokenState::kUnknown) {  // was never given out
+    by_request_.erase(request);
+    return;
+  }
   counts_.committed += state == TokenState::kCommitted ? 1 : 0;
   counts_.aborted += state == TokenState::kAborted ? 1 : 0;
   counts_.preempted += state == TokenState::kPreempted ? 1 : 0;
   counts_.failed += state == TokenState::kFailed ? 1 : 0;
   const int64_t now_ns = clock_->SteadyNs();
-  ends_.emplace(token, End{.state = state, .outcome = std::move(outcome), .at_ns = now_ns});
+  ends_.emplace(token,
+                End{.state = state, .outcome = std::move(outcome), .at_ns = now_ns, .request = request});
   end_order_.push_back(token);
   ForgetOldEnds(now_ns);
 }
@@ -189,6 +228,7 @@ void Reservations::ForgetOldEnds(int64_t now_ns) {
     const auto oldest = ends_.find(end_order_.front());
     const bool is_old = now_ns - oldest->second.at_ns >= options_.remembered_ms * kNsPerMs;
     if (!is_old && end_order_.size() <= options_.remembered_max) return;
+    by_request_.erase(oldest->second.request);
     ends_.erase(oldest);
     end_order_.pop_front();
   }

@@ -85,8 +85,10 @@ class Reservations {
                RandomSource random);
 
   // Calls `begin`, which may block, unless somebody else writes the object. Where several tokens race for one
-  // object, one is reserved. Errors (kFailed): those of `begin`; kQueueFull when there are too many;
-  // kInvalidRequest for a source that is too long.
+  // object, one is reserved. Who asks again with the same request id gets the same token, as long as it is
+  // known here, whatever became of it; one that is asked at the same time waits for the other. Errors
+  // (kFailed): those of `begin`; kQueueFull when there are too many; kInvalidRequest for a source that is too
+  // long, or a request id of another peer, object or layout.
   ReserveResult Reserve(PeerId peer, const ReserveItem& item, const Begin& begin) ABSL_LOCKS_EXCLUDED(mu_);
 
   // A sign of life. What the token is from now on.
@@ -153,16 +155,22 @@ class Reservations {
     bool leaving = false;                 // its peer has said goodbye
     std::shared_ptr<ArenaWriter> writer;  // nullptr while it is being reserved
     std::vector<LayerState> layers;
+    ReserveRequestId request;
+    KvLayout layout;
     std::optional<Digest> build;  // of a commit that got as far as the disk
   };
   struct End {
     TokenState state = TokenState::kUnknown;
     absl::StatusOr<Committed> outcome;  // what Commit answers
     int64_t at_ns = 0;
+    ReserveRequestId request;
   };
   using Open = absl::flat_hash_map<ReservationToken, Reservation>;
   using Writers = std::vector<std::shared_ptr<ArenaWriter>>;
 
+  // What a request that came before gets; nullopt: it did not. Waits for one that runs.
+  std::optional<ReserveResult> Repeated(PeerId peer, const TenantObjectKey& key, const ReserveItem& item,
+                                        Writers* freed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   ReservationToken NewToken() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckBounds(PeerId peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsOverdue(const Reservation& reservation, int64_t now_ns) const {
@@ -190,9 +198,11 @@ class Reservations {
   const RandomSource random_;
 
   mutable Mutex mu_;
-  CondVar changed_;  // a commit has come to its end
+  CondVar changed_;  // a reserve or a commit has come to its end
   Open open_ ABSL_GUARDED_BY(mu_);
   std::map<TenantObjectKey, ReservationToken> by_key_ ABSL_GUARDED_BY(mu_);
+  // Of tokens in open_ and in ends_.
+  absl::flat_hash_map<ReserveRequestId, ReservationToken> by_request_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<PeerId, size_t> by_peer_ ABSL_GUARDED_BY(mu_);
   absl::flat_hash_map<ReservationToken, End> ends_ ABSL_GUARDED_BY(mu_);
   std::deque<ReservationToken> end_order_ ABSL_GUARDED_BY(mu_);

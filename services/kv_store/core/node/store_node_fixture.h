@@ -76,6 +76,11 @@ class StoreNodeFixture : public ::testing::Test {
         {.tenant = kTenant, .key = key, .layout = layout_, .source = source}};
     return node_->Reserve(peer, items).front();
   }
+  ReserveResult ReserveAs(const ReserveRequestId& request, const ObjectKey& key, PeerId peer = 1) {
+    const std::vector<ReserveItem> items = {
+        {.tenant = kTenant, .key = key, .layout = layout_, .source = "worker", .request = request}};
+    return node_->Reserve(peer, items).front();
+  }
   absl::Status Send(const ReservationToken& token, uint32_t layer, uint64_t seed) {
     const SentObject sent(layout_, seed);
     auto fill = node_->BeginLayer(token, layer);

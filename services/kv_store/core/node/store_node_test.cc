@@ -3,6 +3,7 @@
 #include "services/kv_store/core/node/store_node.h"
 
 #include <set>
+#include <thread>
 
 #include "common/status/error.h"
 #include "services/kv_store/core/node/store_node_fixture.h"
@@ -48,6 +49,74 @@ TEST_F(StoreNodeTest, OfTwoWritersOneIsTold) {
   ASSERT_OK(SendAll(first.token, 7));
   ASSERT_OK(Commit(first.token, 7));
   EXPECT_EQ(Reserve(key, "worker b", 2).outcome, ReserveOutcome::kExists);
+}
+
+TEST_F(StoreNodeTest, AReserveWhoseAnswerWasLostGetsTheSameTokenWhenItIsAskedAgain) {
+  const ObjectKey key = Create(1);
+  const ReserveResult lost = ReserveAs({1, 2}, key);
+  ASSERT_EQ(lost.outcome, ReserveOutcome::kReserved);
+  clock_.AdvanceMs(kTimeoutMs - 1);
+  const ReserveResult again = ReserveAs({1, 2}, key);
+  EXPECT_EQ(again.outcome, ReserveOutcome::kReserved);
+  EXPECT_EQ(again.token, lost.token);
+  EXPECT_EQ(again.heartbeat_ms, lost.heartbeat_ms);
+  clock_.AdvanceMs(kTimeoutMs - 1);
+  EXPECT_EQ(Heartbeat(again.token), TokenState::kAlive) << "it is a sign of life";
+  EXPECT_EQ(ReserveAs({1, 3}, key).outcome, ReserveOutcome::kBusy) << "another request";
+  EXPECT_EQ(Reserve(key).outcome, ReserveOutcome::kBusy) << "none";
+  EXPECT_EQ(node_->reservation_counts().reserved, 1u);
+  ASSERT_OK(Send(again.token, 0, 7));
+  EXPECT_EQ(ReserveAs({1, 2}, key).token, lost.token) << "with what was written";
+  ASSERT_OK(Send(again.token, 1, 7));
+  ASSERT_OK(Commit(again.token, 7));
+  // A repetition that comes late opens nothing that nobody would end.
+  EXPECT_EQ(ReserveAs({1, 2}, key).token, lost.token);
+  EXPECT_EQ(Heartbeat(lost.token), TokenState::kCommitted);
+  ASSERT_OK(store_->DropObject(kTenant, key));
+  EXPECT_EQ(ReserveAs({1, 2}, key).token, lost.token);
+  EXPECT_EQ(store_->Usage().reservations, 0u);
+  clock_.AdvanceMs(600'000);
+  node_->Sweep();
+  EXPECT_NE(ReserveAs({1, 2}, key).token, lost.token) << "forgotten";
+}
+
+TEST_F(StoreNodeTest, ARepeatedReserveThatCameTooLateIsToldThatItsTokenEnded) {
+  const ObjectKey key = Create(1);
+  const ReserveResult lost = ReserveAs({1, 2}, key);
+  clock_.AdvanceMs(kTimeoutMs);
+  EXPECT_EQ(ReserveAs({1, 2}, key).token, lost.token);
+  EXPECT_EQ(CodeOf(Send(lost.token, 0, 1)), ErrorCode::kReservationEnded);
+  EXPECT_EQ(ReserveAs({5, 6}, key).outcome, ReserveOutcome::kReserved) << "begun anew";
+}
+
+TEST_F(StoreNodeTest, ARequestIdIsOfOnePeerKeyAndLayout) {
+  const ObjectKey key = Create(1), other = Create(2);
+  const ReserveResult first = ReserveAs({1, 2}, key);
+  EXPECT_EQ(CodeOf(ReserveAs({1, 2}, key, 2).status), ErrorCode::kInvalidRequest);
+  EXPECT_EQ(CodeOf(ReserveAs({1, 2}, other).status), ErrorCode::kInvalidRequest);
+  EXPECT_EQ(ReserveAs({1, 2}, key).token, first.token);
+  // What was not reserved is not remembered.
+  EXPECT_EQ(ReserveAs({3, 4}, {CacheId::Of(kTenant, {}, TokensOf(9, kTokens)), {}}).outcome,
+            ReserveOutcome::kFailed);
+  EXPECT_EQ(ReserveAs({3, 4}, other).outcome, ReserveOutcome::kReserved);
+}
+
+TEST_F(StoreNodeTest, RepetitionsAtATimeShareOneReservation) {
+  const ObjectKey key = Create(1);
+  for (uint64_t round = 1; round <= 50; ++round) {
+    std::vector<ReserveResult> results(4);
+    std::vector<std::thread> threads;
+    for (ReserveResult& result : results) {
+      threads.emplace_back([&] { result = ReserveAs({round, 1}, key); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const ReserveResult& result : results) {
+      EXPECT_EQ(result.outcome, ReserveOutcome::kReserved);
+      EXPECT_EQ(result.token, results[0].token);
+    }
+    EXPECT_EQ(Abort(results[0].token), TokenState::kAborted);
+  }
+  EXPECT_EQ(node_->reservation_counts().reserved, 50u);
 }
 
 TEST_F(StoreNodeTest, AWriterThatFallsSilentIsPreemptedByTheNextOneAtOnce) {
