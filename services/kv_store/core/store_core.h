@@ -53,6 +53,12 @@
 
 namespace epic::kv_store {
 
+// What a store takes of one object, its head included: sizes beyond are refused with kBodyTooLarge.
+inline constexpr uint64_t kMaxObjectBytes = uint64_t{4} << 30;
+
+// REQUIRES: ValidateLayout accepts the layout.
+absl::Status CheckObjectSize(const KvLayout& layout);
+
 // Makes the store of slabs that are not small; `sync_index` makes what was written to the tables before
 // outlive a crash.
 using SlabStoreMaker =

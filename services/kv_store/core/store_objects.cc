@@ -46,6 +46,13 @@ absl::Status CheckObjectKey(const ObjectKey& key, const KvLayout& layout) {
 
 }  // namespace
 
+absl::Status CheckObjectSize(const KvLayout& layout) {
+  const uint64_t bytes = ObjectBytes(layout);
+  if (bytes <= kMaxObjectBytes) return absl::OkStatus();
+  return Error(ErrorCode::kBodyTooLarge, "an object of " + std::to_string(bytes) +
+                                             " bytes; the store takes up to 4 GiB, so split the context");
+}
+
 // --- writing an object ---
 
 class StoreCore::Writer final : public ArenaWriter {
@@ -156,6 +163,7 @@ absl::StatusOr<std::unique_ptr<ArenaWriter>> StoreCore::ReserveInArena(std::stri
                                                                        const ObjectKey& key,
                                                                        const KvLayout& layout) {
   EPIC_RETURN_IF_ERROR(CheckObjectKey(key, layout));
+  EPIC_RETURN_IF_ERROR(CheckObjectSize(layout));
   EPIC_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, GetTokens(tenant, key.id));
   if (tokens.size() != layout.tokens) {
     return absl::InvalidArgumentError("an object has one row for each token of its context");

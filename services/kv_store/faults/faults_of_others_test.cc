@@ -152,8 +152,8 @@ TEST_F(FaultsOfOthersTest, ObjectsAroundAndOverFourGiBAreRefusedWithATypedError)
     const auto writer = store_->Reserve(kTenant, {IdOf(1), {}}, layout);
     ASSERT_FALSE(writer.ok()) << heads;
     const ErrorCode code = CodeOf(writer.status());
-    const bool typed =
-        code == ErrorCode::kStorageFull || writer.status().code() == absl::StatusCode::kInvalidArgument;
+    const bool typed = code == ErrorCode::kStorageFull || code == ErrorCode::kBodyTooLarge ||
+                       writer.status().code() == absl::StatusCode::kInvalidArgument;
     EXPECT_TRUE(typed) << writer.status();
     const auto miss = store_->Acquire(kTenant, {IdOf(1), {}}, layout);
     EXPECT_TRUE(!miss.ok() || miss->object == nullptr);

@@ -45,11 +45,8 @@ StoreNode::StoreNode(StoreCore* store, const StoreNodeOptions& options, uint64_t
 // nullptr: it exists.
 absl::StatusOr<std::unique_ptr<ArenaWriter>> StoreNode::TakeMemory(const ReserveItem& item) {
   EPIC_RETURN_IF_ERROR(ForCaller(ValidateLayout(item.layout)));
+  EPIC_RETURN_IF_ERROR(CheckObjectSize(item.layout));
   const uint64_t bytes = ObjectBytes(item.layout);
-  if (bytes > kMaxObjectBytes) {
-    return Error(ErrorCode::kBodyTooLarge, "an object of " + std::to_string(bytes) +
-                                               " bytes; the store takes up to 4 GiB, so split the context");
-  }
   const uint64_t capacity = store_->arena().capacity_bytes();
   if (SlabFootprint(item.layout) > capacity) {
     return FinalError(ErrorCode::kStorageFull,

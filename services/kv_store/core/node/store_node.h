@@ -42,9 +42,6 @@
 
 namespace epic::kv_store {
 
-// Of one object, head and slabs.
-inline constexpr uint64_t kMaxObjectBytes = uint64_t{4} << 30;
-
 struct StoreNodeOptions {
   ReservationOptions reservations;
   LeaseOptions leases;
