@@ -27,6 +27,7 @@ struct ContextFlags {
   std::vector<std::string> tags;
   std::optional<int64_t> ttl;
   int64_t limit = 20;
+  bool wait_for_erasure = false;
 };
 
 absl::StatusOr<ApiClient> Client(const CommonFlags& common) {
@@ -114,8 +115,16 @@ absl::Status Delete(const Console& console, const CommonFlags& common, const Con
   json results = json::array();
   for (const std::string& input : flags.inputs) {
     EPIC_ASSIGN_OR_RETURN(const std::string id, client.ContextId(input));
-    EPIC_ASSIGN_OR_RETURN(json result, client.Call("DELETE", "/v1/contexts/" + UrlEncode(id)));
-    if (!common.json) *console.out << id << "  deleted\n";
+    const std::string path = "/v1/contexts/" + UrlEncode(id) + (flags.wait_for_erasure ? "?erase=wait" : "");
+    EPIC_ASSIGN_OR_RETURN(json result, client.Call("DELETE", path));
+    if (!common.json) {
+      const bool erased = flags.wait_for_erasure && !result.contains("pending");
+      *console.out << id << (erased ? "  deleted and erased\n" : "  deleted\n");
+      for (const json& node : result.value("pending", json::array())) {
+        *console.out << "  its bytes are not yet erased on " << node.get<std::string>()
+                     << "; it goes on by itself\n";
+      }
+    }
     results.push_back(std::move(result));
   }
   if (common.json) *console.out << (results.size() == 1 ? results.front() : results).dump(2) << '\n';
@@ -165,6 +174,8 @@ void AddContextCommands(CLI::App* app, CommonFlags* common, Action* chosen) {
   CLI::App* erase =
       AddOne(context, common, chosen, "delete", "Delete contexts; running readers finish", flags, Delete);
   erase->add_option("ID", flags->inputs, "Cache IDs or names")->required();
+  erase->add_flag("--wait-for-erasure", flags->wait_for_erasure,
+                  "Answer when their bytes are in no file any more");
 }
 
 }  // namespace epic

@@ -65,7 +65,7 @@ class CommandLineTest(unittest.TestCase):
         context = json.loads(made.stdout)["id"]
         self.assertEqual(json.loads(self.epic("context", "get", "mio", "--json").stdout)["id"], context)
         self.assertIn("cached", self.epic("chat", "-c", "mio", "--max-tokens", 8, "What is its name?").stderr)
-        self.epic("context", "delete", "mio")
+        self.assertIn("deleted and erased", self.epic("context", "delete", "mio", "--wait-for-erasure").stdout)
         self.assertIn("was deleted", self.epic("context", "get", context, code=1).stderr)
         gone = self.epic("chat", "-c", "mio", "hello", code=1).stderr
         self.assertIn("no context has the Cache ID or name 'mio'", gone)
