@@ -10,6 +10,10 @@ from tree import Problem
 # {service} is the part of services/<service>/ that the file itself is in.
 ARROWS = [
     (r"common/rpc/", ["common/", "epic/v1/"], "common knows no service and no kernel: pass what it needs in"),
+    (r"common/transport/grpc/", ["common/", "epic/v1/"],
+     "common knows no service and no kernel: pass what it needs in"),
+    (r"common/transport/", ["common/base/", "common/metrics/", "common/status/", "common/storage/", "common/transport/"],
+     "paths stand on storage and below rpc: only the path in common/transport/grpc/ knows gRPC"),
     (r"common/", ["common/"],
      "common knows no service, kernel or proto: put an interface in common and its implementation above"),
     (r"kernels/", ["kernels/", "common/base/", "common/status/"],
@@ -41,9 +45,11 @@ ARROWS = [
 # (library, its headers, where they may be included, what to use instead).
 THIRD_PARTY = [
     ("gRPC", r"grpc(pp)?/",
-     r"common/rpc/|services/\w+/rpc/|services/\w+/main\.cc|services/(node|cli)/|loadgen/", "the core's own types"),
+     r"common/rpc/|common/transport/grpc/|services/\w+/rpc/|services/\w+/main\.cc|services/(node|cli)/|loadgen/",
+     "the core's own types"),
     ("protobuf", r"google/(protobuf|rpc)/|epic/v1/.*\.pb\.h",
-     r"common/rpc/|services/\w+/rpc/|services/\w+/main\.cc|services/(node|cli)/|loadgen/", "the core's own types"),
+     r"common/rpc/|common/transport/grpc/|services/\w+/rpc/|services/\w+/main\.cc|services/(node|cli)/|loadgen/",
+     "the core's own types"),
     ("RocksDB", r"rocksdb/", r"services/kv_store/(?!core/)|common/status/rocksdb_status",
      "the table interface of the store's core"),
     ("liburing", r"liburing", r"services/kv_store/extents/uring_engine", "the I/O engine interface of extents/"),

@@ -59,6 +59,7 @@ class IncludeTest(TreeTest):
             ("common/base/x.cc", '"services/model/model.h"', "common knows no service"),
             ("common/base/x.cc", '"kernels/matmul/matmul.h"', "common knows no service"),
             ("common/base/x.cc", '"epic/v1/chat.pb.h"', "common knows no service"),
+            ("common/transport/ucx/x.cc", '"common/rpc/rpc_call.h"', "only the path in common/transport/grpc/"),
             ("kernels/rope/x.cc", '"services/model/model.h"', "kernels know no service"),
             ("kernels/rope/x.cc", '"common/config/config.h"', "kernels know no service"),
             ("services/model/x.cc", '"services/engine/engine.h"', "below everything"),
@@ -81,6 +82,7 @@ class IncludeTest(TreeTest):
     def test_arrows_in_the_direction_pass(self):
         for path, include in [
             ("common/rpc/x.cc", '"epic/v1/chat.pb.h"'),
+            ("common/transport/grpc/x.cc", '"common/rpc/rpc_call.h"'),
             ("kernels/rope/x.cc", '"common/base/check.h"'),
             ("services/engine/x.cc", '"kernels/rope/rope.h"'),
             ("services/router/core/x.cc", '"services/worker_api/linker.h"'),
