@@ -36,6 +36,7 @@ std::shared_ptr<WriteBehind::Job> WriteBehind::Add(Item item, bool may_wait) {
   if (stopping_) return nullptr;
   auto job = std::make_shared<Job>();
   job->item = std::move(item);
+  job->bytes = bytes;
   jobs_.push_back(job);
   pending_bytes_ += bytes;
   changed_.SignalAll();
@@ -69,7 +70,7 @@ bool WriteBehind::WaitForProgress() {
   MutexLock lock(&mu_);
   if (jobs_.empty()) return false;
   const uint64_t before = finished_;
-  const Patience patience = PatienceFor(BytesOf(jobs_.front()->item));
+  const Patience patience = PatienceFor(jobs_.front()->bytes);
   while (finished_ == before) {
     if (!patience.Wait(&changed_, &mu_)) return false;
   }
@@ -84,9 +85,8 @@ std::vector<ObjectPtr> WriteBehind::Drop(uint64_t bytes, bool waited_for_too) {
       ++job;
       continue;
     }
-    const uint64_t job_bytes = BytesOf((*job)->item);
-    dropped_bytes += job_bytes;
-    pending_bytes_ -= job_bytes;
+    dropped_bytes += (*job)->bytes;
+    pending_bytes_ -= (*job)->bytes;
     ++dropped_;
     ++finished_;
     objects.push_back(std::move((*job)->item.object));
@@ -150,13 +150,12 @@ void WriteBehind::Run() {
     }
     if (job != nullptr) {
       absl::Status result = write_(job->item);
-      const uint64_t bytes = BytesOf(job->item);
       job->item = {};  // lets go of the object before anybody is told
       MutexLock lock(&mu_);
       job->result = std::move(result);
       job->done = true;
       jobs_.pop_front();
-      pending_bytes_ -= bytes;
+      pending_bytes_ -= job->bytes;
       ++finished_;
       changed_.SignalAll();
     }

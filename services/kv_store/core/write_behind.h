@@ -62,7 +62,8 @@ class WriteBehind {
 
  private:
   struct Job {
-    Item item;
+    Item item;  // the writer's alone while it is running
+    uint64_t bytes = 0;
     bool running = false;
     bool waited_for = false;
     bool done = false;
