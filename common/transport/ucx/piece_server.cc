@@ -16,7 +16,7 @@ constexpr int64_t kLookNs = 500'000'000;
 class PieceServer::Session final : public LaneEvents {
  public:
   Session(PieceServer* server, uint64_t id, Lane* lane)
-      : server_(server), id_(id), lane_(lane), since_ns_(server->clock_->SteadyNs()) {}
+      : server_(server), id_(id), lane_(lane), heard_ns_(server->clock_->SteadyNs()) {}
 
   void OnMessage(uint8_t kind, ByteSpan header, IncomingBody& body) override;
   void OnDown(const absl::Status&) override { server_->End(id_); }
@@ -27,7 +27,7 @@ class PieceServer::Session final : public LaneEvents {
   void OnLayerReady(uint64_t fetch, uint32_t layer, const absl::Status& status);
   void OnPieceSent(uint64_t send) { sends_.erase(send); }
   void OnAnswerSent() { answers_ -= 1; }
-  bool has_limits() const { return !admitted_ || !sends_.empty(); }
+  bool has_limits() const { return !admitted_ || !sends_.empty() || !fetches_.empty(); }
   bool IsLate(int64_t now_ns) const;
 
  private:
@@ -48,7 +48,7 @@ class PieceServer::Session final : public LaneEvents {
   PieceServer* const server_;
   const uint64_t id_;
   Lane* lane_;
-  const int64_t since_ns_;
+  int64_t heard_ns_;  // the last word, or the beginning
   bool admitted_ = false;
   std::map<uint64_t, OpenFetch> fetches_;
   std::map<uint64_t, int64_t> sends_;  // pieces that the lane has not taken -> since when
@@ -58,12 +58,15 @@ class PieceServer::Session final : public LaneEvents {
 
 bool PieceServer::Session::IsLate(int64_t now_ns) const {
   const PieceServerOptions& options = server_->options_;
-  if (!admitted_) return now_ns - since_ns_ >= options.hello_timeout_ms * 1'000'000;
+  const int64_t silent_ns = now_ns - heard_ns_;
+  if (!admitted_) return silent_ns >= options.hello_timeout_ms * 1'000'000;
+  if (!fetches_.empty() && silent_ns >= options.silence_timeout_ms * 1'000'000) return true;
   return !sends_.empty() && now_ns - sends_.begin()->second >= options.send_timeout_ms * 1'000'000;
 }
 
 void PieceServer::Session::OnMessage(uint8_t kind, ByteSpan header, IncomingBody& body) {
   if (lane_ == nullptr) return;
+  heard_ns_ = server_->clock_->SteadyNs();
   const bool is_hello = kind == static_cast<uint8_t>(wire::Kind::kHello);
   if (body.size() != 0 || is_hello == admitted_ || !Take(static_cast<wire::Kind>(kind), header) ||
       answers_ > server_->options_.max_answers) {
@@ -121,6 +124,7 @@ bool PieceServer::Session::TakeOpen(ByteSpan header) {
     return true;
   }
   fetches_[open->fetch].object = *std::move(object);
+  server_->LookLater();
   return WaitForLayers(open->fetch, open->layers);
 }
 

@@ -28,6 +28,8 @@ struct PieceServerOptions {
   uint32_t max_answers = 1u << 17;   // other answers that one lane has not taken yet
   int64_t hello_timeout_ms = 5'000;  // until a new lane has shown its ticket
   int64_t send_timeout_ms = 15'000;  // for a lane to take one piece
+  // Without a word of a reader that has fetches open: readers ping while answers are due.
+  int64_t silence_timeout_ms = 15'000;
 };
 
 class PieceServer final : public LaneAcceptor {
