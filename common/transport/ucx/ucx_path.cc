@@ -82,8 +82,9 @@ void UcxPathState::Stop() {
       self->stopped_ = true;
       self->changed_.SignalAll();
     });
-    // A node that stops has stopped its paths before its loop.
-    EPIC_CHECK(posted);
+    // A node has stopped its paths before its loop, but for one that was made afterwards: it never began.
+    MutexLock lock(&mu_);
+    if (!posted) stopped_ = true;
   }
   MutexLock lock(&mu_);
   while (!stopped_ || !live_.empty()) changed_.Wait(&mu_);
