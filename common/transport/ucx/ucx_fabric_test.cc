@@ -112,12 +112,14 @@ class UcxFabricTest : public ::testing::Test {
       end_.lane = *lane;
     });
   }
-  // A message from the client.
-  void Send(std::string header, ByteSpan body, Slot<absl::Status>* sent) {
+  // A message from the client; its end, which may come after the test.
+  std::shared_ptr<Slot<absl::Status>> Send(std::string header, ByteSpan body) {
+    auto sent = std::make_shared<Slot<absl::Status>>();
     On(client_.get(), [&] {
       end_.lane->Send(3, std::move(header), body, MemoryKind::kHost,
                       [sent](absl::Status status) { sent->Set(status); });
     });
+    return sent;
   }
   static size_t Lanes(UcxFabric* fabric) {
     size_t lanes = 0;
@@ -137,7 +139,6 @@ TEST_F(UcxFabricTest, MessagesArriveWithTheirBodies) {
        {size_t{0}, size_t{1}, size_t{100}, size_t{65'536}, size_t{1 << 20}, size_t{8 << 20}}) {
     const std::vector<std::byte> body = Pattern(size);
     std::vector<std::byte> into(size + 8, std::byte{0x5A});
-    Slot<absl::Status> sent;
     End& other = acceptor_.end;
     On(server_.get(), [&] {
       other.into = into;
@@ -146,9 +147,9 @@ TEST_F(UcxFabricTest, MessagesArriveWithTheirBodies) {
       std::destroy_at(&other.received);
       std::construct_at(&other.received);
     });
-    Send("size " + std::to_string(size), body, &sent);
-    ASSERT_TRUE(sent.Wait().has_value());
-    EXPECT_OK(*sent.Wait());
+    const auto sent = Send("size " + std::to_string(size), body);
+    ASSERT_TRUE(sent->Wait().has_value());
+    EXPECT_OK(*sent->Wait());
     ASSERT_TRUE(other.message.Wait().has_value());
     EXPECT_EQ(*other.message.Wait(), std::pair(3, "size " + std::to_string(size)));
     if (size == 0) continue;
@@ -161,8 +162,7 @@ TEST_F(UcxFabricTest, MessagesArriveWithTheirBodies) {
 
 TEST_F(UcxFabricTest, TheOtherEndAnswersOnTheSameLane) {
   Connect();
-  Slot<absl::Status> sent;
-  Send("ping", {}, &sent);
+  const auto sent = Send("ping", {});
   ASSERT_TRUE(acceptor_.end.message.Wait().has_value());
   Slot<absl::Status> answered;
   const std::vector<std::byte> body = Pattern(300'000);
@@ -181,19 +181,16 @@ TEST_F(UcxFabricTest, TheOtherEndAnswersOnTheSameLane) {
 
 TEST_F(UcxFabricTest, ABodyThatNobodyTakesIsDroppedAndTheSenderIsLetGo) {
   Connect();
-  Slot<absl::Status> sent;
   const std::vector<std::byte> body = Pattern(1 << 20);
-  Send("unwanted", body, &sent);
-  ASSERT_TRUE(sent.Wait().has_value());
-  Slot<absl::Status> sent_again;
-  Send("still here", {}, &sent_again);
-  EXPECT_OK(*sent_again.Wait());
+  const auto sent = Send("unwanted", body);
+  ASSERT_TRUE(sent->Wait().has_value());
+  const auto sent_again = Send("still here", {});
+  EXPECT_OK(*sent_again->Wait());
 }
 
 TEST_F(UcxFabricTest, ClosingTellsTheOtherEndAndFreesTheLanesOfBoth) {
   Connect();
-  Slot<absl::Status> sent;
-  Send("hello", {}, &sent);
+  const auto sent = Send("hello", {});
   ASSERT_TRUE(acceptor_.end.message.Wait().has_value());
   On(client_.get(), [&] { std::exchange(end_.lane, nullptr)->Close(); });
   const auto down = acceptor_.end.down.Wait();
@@ -212,8 +209,7 @@ TEST_F(UcxFabricTest, ALaneThatIsClosedWhileItReceivesEndsTheReceiving) {
     acceptor_.end.into = into;
     acceptor_.end.close_on_message = true;
   });
-  Slot<absl::Status> sent;
-  Send("big", body, &sent);
+  const auto sent = Send("big", body);
   const auto received = acceptor_.end.received.Wait();
   ASSERT_TRUE(received.has_value());
   EXPECT_THAT(*received, StatusIs(absl::StatusCode::kCancelled));
@@ -221,8 +217,8 @@ TEST_F(UcxFabricTest, ALaneThatIsClosedWhileItReceivesEndsTheReceiving) {
   std::fill(into.begin(), into.end(), std::byte{0x77});
   const auto down = end_.down.Wait();
   ASSERT_TRUE(down.has_value());
-  ASSERT_TRUE(sent.Wait().has_value());
-  EXPECT_FALSE(sent.Wait()->ok());
+  ASSERT_TRUE(sent->Wait().has_value());
+  EXPECT_FALSE(sent->Wait()->ok());
   EXPECT_TRUE(std::all_of(into.begin(), into.end(), [](std::byte b) { return b == std::byte{0x77}; }));
   EXPECT_EQ(Lanes(server_.get()), 0u);
 }
@@ -240,9 +236,8 @@ TEST_F(UcxFabricTest, AnAddressWhereNobodyListensIsAClearError) {
   const auto down = end_.down.Wait();
   ASSERT_TRUE(down.has_value());
   EXPECT_THAT(*down, StatusIs(absl::StatusCode::kUnavailable));
-  Slot<absl::Status> sent;
-  Send("late", {}, &sent);
-  EXPECT_THAT(*sent.Wait(), StatusIs(absl::StatusCode::kUnavailable));
+  const auto sent = Send("late", {});
+  EXPECT_THAT(*sent->Wait(), StatusIs(absl::StatusCode::kUnavailable));
   On(client_.get(), [&] { std::exchange(end_.lane, nullptr)->Close(); });
   EXPECT_EQ(Lanes(client_.get()), 0u);
 }
@@ -250,9 +245,8 @@ TEST_F(UcxFabricTest, AnAddressWhereNobodyListensIsAClearError) {
 TEST_F(UcxFabricTest, StoppingEndsWhatIsUnderWay) {
   Connect();
   const std::vector<std::byte> body = Pattern(8 << 20);
-  Slot<absl::Status> sent;
   Slot<absl::Status> blocked;
-  Send("hello", {}, &sent);
+  const auto sent = Send("hello", {});
   ASSERT_TRUE(acceptor_.end.message.Wait().has_value());
   client_->Stop([&] {
     for (int i = 0; i < 4; ++i) {
@@ -265,8 +259,7 @@ TEST_F(UcxFabricTest, StoppingEndsWhatIsUnderWay) {
 
 TEST_F(UcxFabricTest, AnIdleThreadSleepsWithALaneOpen) {
   Connect();
-  Slot<absl::Status> sent;
-  Send("hello", {}, &sent);
+  const auto sent = Send("hello", {});
   ASSERT_TRUE(acceptor_.end.message.Wait().has_value());
   const auto cpu_ns = [] {
     timespec spent{};
