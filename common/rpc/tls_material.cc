@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/rpc/openssl_handles.h"
 #include "common/status/status_macros.h"
 
 namespace epic {
@@ -24,17 +25,10 @@ namespace {
 constexpr int64_t kFileLimitBytes = 1 << 20;
 constexpr mode_t kOthers = S_IRWXO;
 
-template <auto free_function>
-struct Free {
-  template <typename T>
-  void operator()(T* pointer) const {
-    free_function(pointer);
-  }
-};
-using Bio = std::unique_ptr<BIO, Free<BIO_free_all>>;
-using Certificate = std::unique_ptr<X509, Free<X509_free>>;
-using Key = std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>>;
-using Context = std::unique_ptr<SSL_CTX, Free<SSL_CTX_free>>;
+using openssl::Bio;
+using openssl::Certificate;
+using openssl::Context;
+using openssl::Key;
 
 // One file of the settings, for messages.
 struct Source {
@@ -94,11 +88,9 @@ absl::StatusOr<std::string> Read(const Source& source, bool secret) {
   return text;
 }
 
-Bio Reader(const std::string& pem) { return Bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()))); }
-
 absl::StatusOr<std::vector<Certificate>> ParseCertificates(const Source& source, const std::string& pem) {
   ERR_clear_error();
-  const Bio bio = Reader(pem);
+  const Bio bio = openssl::Reader(pem);
   std::vector<Certificate> certificates;
   for (;;) {
     Certificate one(PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr));
@@ -120,7 +112,7 @@ int NoPassphrase(char*, int, int, void*) { return -1; }
 
 absl::StatusOr<Key> ParseKey(const Source& source, const std::string& pem) {
   ERR_clear_error();
-  const Bio bio = Reader(pem);
+  const Bio bio = openssl::Reader(pem);
   Key key(PEM_read_bio_PrivateKey(bio.get(), nullptr, &NoPassphrase, nullptr));
   if (key != nullptr) return key;
   ERR_clear_error();

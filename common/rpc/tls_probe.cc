@@ -15,22 +15,17 @@
 #include <chrono>
 #include <memory>
 
+#include "common/rpc/openssl_handles.h"
+
 namespace epic {
 namespace {
 
-template <auto free_function>
-struct Free {
-  template <typename T>
-  void operator()(T* pointer) const {
-    free_function(pointer);
-  }
-};
-using Context = std::unique_ptr<SSL_CTX, Free<SSL_CTX_free>>;
-using Session = std::unique_ptr<SSL, Free<SSL_free>>;
-using Bio = std::unique_ptr<BIO, Free<BIO_free_all>>;
-using Certificate = std::unique_ptr<X509, Free<X509_free>>;
-using Key = std::unique_ptr<EVP_PKEY, Free<EVP_PKEY_free>>;
-using Addresses = std::unique_ptr<addrinfo, Free<freeaddrinfo>>;
+using openssl::Bio;
+using openssl::Certificate;
+using openssl::Context;
+using openssl::Key;
+using openssl::Session;
+using Addresses = std::unique_ptr<addrinfo, openssl::Free<freeaddrinfo>>;
 
 constexpr int kAlerts = SSL_AD_REASON_OFFSET;  // reasons from here on came from the other side
 
@@ -87,11 +82,9 @@ class Socket {
   int fd_ = -1;
 };
 
-Bio Reader(const std::string& pem) { return Bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()))); }
-
 // What LoadTlsMaterial has checked, so nothing fails here that matters.
 void UseMaterial(const TlsMaterial& material, SSL_CTX* context) {
-  const Bio chain = Reader(material.cert_pem);
+  const Bio chain = openssl::Reader(material.cert_pem);
   bool first = true;
   for (;; first = false) {
     const Certificate one(PEM_read_bio_X509(chain.get(), nullptr, nullptr, nullptr));
@@ -103,11 +96,11 @@ void UseMaterial(const TlsMaterial& material, SSL_CTX* context) {
     }
   }
   if (!first) {
-    const Bio secret = Reader(material.key_pem);
+    const Bio secret = openssl::Reader(material.key_pem);
     const Key key(PEM_read_bio_PrivateKey(secret.get(), nullptr, nullptr, nullptr));
     if (key != nullptr) SSL_CTX_use_PrivateKey(context, key.get());
   }
-  const Bio authorities = Reader(material.ca_pem);
+  const Bio authorities = openssl::Reader(material.ca_pem);
   for (;;) {
     const Certificate one(PEM_read_bio_X509(authorities.get(), nullptr, nullptr, nullptr));
     if (one == nullptr) break;

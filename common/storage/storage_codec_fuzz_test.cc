@@ -9,6 +9,7 @@
 #include "common/base/random.h"
 #include "common/storage/object_codec.h"
 #include "common/storage/record_codec.h"
+#include "common/testing/mutate.h"
 #include "common/testing/paths.h"
 
 namespace epic {
@@ -21,27 +22,6 @@ std::string Golden(const std::string& name) {
   return epic::testing::ReadFileOrDie(epic::testing::SourceDir() + "/common/storage/golden/" + name);
 }
 
-std::string Mutate(std::string bytes, Rng* rng) {
-  for (uint64_t changes = 1 + rng->Below(4); changes > 0; --changes) {
-    if (bytes.empty()) break;
-    const size_t at = rng->Below(bytes.size());
-    switch (rng->Below(4)) {
-      case 0:
-        bytes[at] = static_cast<char>(rng->Next());
-        break;
-      case 1:
-        bytes.resize(at);
-        break;
-      case 2:
-        bytes.insert(at, rng->Below(9), static_cast<char>(rng->Next()));
-        break;
-      default:
-        bytes[at] = static_cast<char>(rng->Below(2) == 0 ? 0xff : 0);
-    }
-  }
-  return bytes;
-}
-
 TEST(StorageCodecFuzzTest, DecodersSurviveHostileBytes) {
   for (const uint64_t seed : {11, 12, 13}) {
     std::printf("seed %llu\n", static_cast<unsigned long long>(seed));
@@ -50,7 +30,7 @@ TEST(StorageCodecFuzzTest, DecodersSurviveHostileBytes) {
     const std::string record = Golden("record.v1.bin");
     const std::string tokens = Golden("tokens.v1.bin");
     for (int round = 0; round < kRounds; ++round) {
-      std::string bytes = Mutate(object, &rng);
+      std::string bytes = testing::Mutate(object, &rng);
       if (bytes.size() >= kHeaderBytes && rng.Below(2) == 0) {
         const uint32_t crc = Crc32c(0, AsBytes(bytes).first(kHeaderBytes - 4));
         std::memcpy(bytes.data() + kHeaderBytes - 4, &crc, 4);
@@ -58,7 +38,7 @@ TEST(StorageCodecFuzzTest, DecodersSurviveHostileBytes) {
       if (const auto decoded = DecodeObject(AsBytes(bytes)); decoded.ok()) {
         EXPECT_EQ(EncodeHead(decoded->head), bytes.substr(0, HeadBytes(decoded->head.layout)));
       }
-      bytes = Mutate(rng.Below(2) == 0 ? record : tokens, &rng);
+      bytes = testing::Mutate(rng.Below(2) == 0 ? record : tokens, &rng);
       if (bytes.size() >= 4 && rng.Below(2) == 0) {
         const uint32_t crc = Crc32c(0, AsBytes(bytes).first(bytes.size() - 4));
         std::memcpy(bytes.data() + bytes.size() - 4, &crc, 4);

@@ -182,7 +182,7 @@ class ObjectFetcher::Arrival final : public FetchListener {
 };
 
 // What its users hold.
-class ObjectFetcher::Handle final : public KvObject {
+class ObjectFetcher::Handle final : public KvObject, public std::enable_shared_from_this<Handle> {
  public:
   Handle(std::shared_ptr<Table> table, std::shared_ptr<Arrival> arrival, Path* path)
       : table_(std::move(table)), arrival_(std::move(arrival)), path_(path) {}
@@ -193,8 +193,10 @@ class ObjectFetcher::Handle final : public KvObject {
 
   // Once, by who made it.
   void Start(TrafficClass traffic, int64_t deadline_steady_ns, std::shared_ptr<const Region> region) {
-    arrival_->OnFailure(
-        [table = table_, this, identity = IdentityOf(*region)] { table->Forget(identity, this); });
+    arrival_->OnFailure([table = table_, weak = weak_from_this(), identity = IdentityOf(*region)] {
+      // Whoever is gone has forgotten itself; there may be another one at its address by now.
+      if (const auto handle = weak.lock()) table->Forget(identity, handle.get());
+    });
     FetchRequest request = {
         .region = std::move(region), .traffic = traffic, .deadline_steady_ns = deadline_steady_ns};
     for (uint32_t layer = 0; layer < layout().layers; ++layer) {

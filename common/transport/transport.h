@@ -60,13 +60,6 @@ struct LeaseName {
   auto operator<=>(const LeaseName&) const = default;
 };
 
-// What one path alone understands of where the bytes lie: addresses and keys. Secret: from authenticated
-// calls only, never logged.
-struct RegionPlace {
-  PathKind kind = PathKind::kUcx;
-  std::string bytes;
-};
-
 // One leased object at a peer. Immutable; shared by all that fetch from it.
 struct Region {
   std::string tenant;
@@ -79,7 +72,6 @@ struct Region {
   // Shape: [BlockCount(layout)] (object_codec.h), or empty: then the peer's word that comes with each layer
   // is taken. What is here is binding: bytes that do not have these checksums are damaged.
   std::vector<uint32_t> block_crcs;
-  std::vector<RegionPlace> places;  // at most one per kind; most paths need none
 };
 
 // A part of one layer. `offset` and `offset + to.size()` are borders of blocks (range_check.h) or the end of

@@ -12,19 +12,14 @@
 #include <fstream>
 
 #include "common/base/check.h"
+#include "common/rpc/openssl_handles.h"
 
 namespace epic::testing {
 namespace {
 
-struct Closer {
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-  void operator()(X509* certificate) const { X509_free(certificate); }
-  void operator()(BIO* bio) const { BIO_free_all(bio); }
-  void operator()(X509_EXTENSION* extension) const { X509_EXTENSION_free(extension); }
-};
-using Key = std::unique_ptr<EVP_PKEY, Closer>;
-using Certificate = std::unique_ptr<X509, Closer>;
-using Bio = std::unique_ptr<BIO, Closer>;
+using openssl::Bio;
+using openssl::Certificate;
+using openssl::Key;
 
 std::string TextOf(BIO* bio) {
   char* bytes = nullptr;
@@ -47,7 +42,7 @@ std::string PemOf(EVP_PKEY* key) {
 void AddExtension(X509* certificate, X509* issuer, int what, const std::string& value) {
   X509V3_CTX context;
   X509V3_set_ctx(&context, issuer, certificate, nullptr, nullptr, 0);
-  const std::unique_ptr<X509_EXTENSION, Closer> extension(
+  const std::unique_ptr<X509_EXTENSION, openssl::Free<X509_EXTENSION_free>> extension(
       X509V3_EXT_conf_nid(nullptr, &context, what, value.c_str()));
   EPIC_CHECK(extension != nullptr);
   EPIC_CHECK(X509_add_ext(certificate, extension.get(), -1) == 1);

@@ -7,6 +7,7 @@
 
 #include "common/base/random.h"
 #include "common/storage/object_codec.h"
+#include "common/testing/mutate.h"
 #include "common/testing/status_matchers.h"
 
 namespace epic::shm {
@@ -113,26 +114,6 @@ TEST(ShmWireTest, WhatIsOutOfBoundsIsRefused) {
   EXPECT_OK(DecodeLeaseAnswer(AsBytes(EncodeLeaseAnswer(answer))));
 }
 
-std::string Mutate(std::string bytes, Rng* rng) {
-  for (uint64_t changes = rng->Below(4); changes > 0; --changes) {
-    const size_t at = bytes.empty() ? 0 : rng->Below(bytes.size());
-    switch (rng->Below(4)) {
-      case 0:
-        if (!bytes.empty()) bytes[at] = static_cast<char>(rng->Next());
-        break;
-      case 1:
-        bytes.resize(at);
-        break;
-      case 2:
-        bytes.insert(at, rng->Below(9), static_cast<char>(rng->Next()));
-        break;
-      default:
-        if (!bytes.empty()) bytes[at] = static_cast<char>(rng->Below(2) == 0 ? 0xff : 0);
-    }
-  }
-  return bytes;
-}
-
 // A decoder gives an error, or a value that encodes to what it read.
 TEST(ShmWireFuzzTest, DecodersSurviveHostileBytes) {
   constexpr int kRounds = 100'000;
@@ -148,13 +129,13 @@ TEST(ShmWireFuzzTest, DecodersSurviveHostileBytes) {
                                   EncodeConfirmed(true)};
     int good = 0;
     for (int round = 0; round < kRounds; ++round) {
-      std::string bytes = Mutate(frame, &rng);
+      std::string bytes = testing::Mutate(frame, &rng);
       bytes.resize(kFrameHeaderBytes);
       if (const auto header = DecodeFrameHeader(AsBytes(bytes), kMaxAnswerBytes); header.ok()) {
         const std::string body(header->body_bytes, 'x');
         EXPECT_EQ(EncodeFrame(header->type, header->number, body).substr(0, kFrameHeaderBytes), bytes);
       }
-      bytes = Mutate(bodies[rng.Below(std::size(bodies))], &rng);
+      bytes = testing::Mutate(bodies[rng.Below(std::size(bodies))], &rng);
       if (const auto value = DecodeLeaseRequest(AsBytes(bytes)); value.ok()) {
         EXPECT_EQ(EncodeLeaseRequest(*value), bytes);
         EXPECT_OK(ValidateLayout(value->layout));

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "common/base/mutex.h"
+#include "common/transport/testing/end_of_fetch.h"
 #include "common/transport/testing/test_source.h"
 #include "common/transport/ucx/testing/child.h"
 #include "common/transport/ucx/testing/text_door.h"
@@ -86,34 +86,14 @@ class ChildDoor final : public TicketSource {
   Child* const child_;
 };
 
-class Ending final : public FetchListener {
- public:
-  void OnRange(size_t, const absl::Status&, std::span<const uint32_t>) override {}
-  void OnDone(const absl::Status& status) override {
-    MutexLock lock(&mu_);
-    done_ = status;
-    changed_.SignalAll();
-  }
-  absl::Status Wait() {
-    MutexLock lock(&mu_);
-    while (!done_.has_value()) changed_.Wait(&mu_);
-    return *done_;
-  }
-
- private:
-  Mutex mu_;
-  CondVar changed_;
-  std::optional<absl::Status> done_ ABSL_GUARDED_BY(mu_);
-};
-
 // MiB/s of `fetches` fetches, two at a time; 0 when one failed.
 double FetchRate(Path* path, const std::shared_ptr<const Region>& region,
                  std::vector<std::vector<std::byte>>* buffers, int fetches) {
-  std::vector<std::shared_ptr<Ending>> endings;
+  std::vector<std::shared_ptr<EndOfFetch>> endings;
   const int64_t start_ns = SystemClock::Get()->SteadyNs();
   for (int i = 0; i < fetches; ++i) {
     if (i >= 2 && !endings[i - 2]->Wait().ok()) return 0;
-    endings.push_back(std::make_shared<Ending>());
+    endings.push_back(std::make_shared<EndOfFetch>());
     FetchRequest request{.region = region,
                          .ranges = {{.layer = 0, .to = (*buffers)[i % buffers->size()]}},
                          .deadline_steady_ns = start_ns + 60'000'000'000};

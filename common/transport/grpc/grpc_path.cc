@@ -104,9 +104,6 @@ class GrpcCore::Transfer final : public std::enable_shared_from_this<Transfer> {
   // --- of the stream
   void Take(const ReceivedPart& part);
   void StreamIsOver(const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
-  void Break(const absl::Status& why);
-
-  const FetchRequest& request() const { return request_; }
 
  private:
   struct Run {
@@ -170,7 +167,7 @@ class GrpcCore::Stream final : public grpc::ClientBidiReactor<grpc::ByteBuffer, 
     if (part.ok()) {
       transfer_->Take(*part);
     } else {
-      transfer_->Break(PathDownStatus("the peer sends what is no part of a layer"));
+      transfer_->Cancel(PathDownStatus("the peer sends what is no part of a layer"));
     }
     StartRead(&received_);
   }
@@ -249,13 +246,13 @@ void GrpcCore::Transfer::Take(const ReceivedPart& part) {
   if (!layer_.has_value() || part.head.layer != *layer_) {
     const bool forward = !layer_.has_value() || part.head.layer > *layer_;
     if (!forward || part.head.layer < run.first || part.head.layer - run.first >= run.layers) {
-      return Break(PathDownStatus("the peer sends another layer than it was asked for"));
+      return Cancel(PathDownStatus("the peer sends another layer than it was asked for"));
     }
     FinishLayer();
     BeginLayer(part);
   }
   if (part.head.offset != filled_ || part.data_bytes > size - filled_) {
-    return Break(PathDownStatus("the peer sends the parts of a layer out of order"));
+    return Cancel(PathDownStatus("the peer sends the parts of a layer out of order"));
   }
   for (const ByteSpan data : part.data) {
     for (auto& [index, check] : checks_) {
@@ -343,8 +340,6 @@ void GrpcCore::Transfer::Cancel(const absl::Status& status) {
   }
   if (context != nullptr) context->TryCancel();  // without the lock: it may call back from within
 }
-
-void GrpcCore::Transfer::Break(const absl::Status& why) { Cancel(why); }
 
 std::optional<absl::Status> GrpcCore::Transfer::ending() const {
   MutexLock lock(&mu_);

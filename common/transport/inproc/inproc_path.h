@@ -1,5 +1,5 @@
-// The path to a peer in the same process: copies out of its KvSource, without sockets. `epic serve` uses it,
-// and tests of everything above the paths do.
+// The path to a peer in the same process: copies out of its KvSource, without sockets. For tests of
+// everything above the paths.
 //
 // Each path has a progress thread: all of its state and all callbacks are that thread's. It copies a piece of
 // each fetch in turn, so that fetches share it. Not here: objects of the own process without a copy (they are

@@ -10,6 +10,7 @@
 #include "common/base/check.h"
 #include "common/base/mutex.h"
 #include "common/base/random.h"
+#include "common/status/ending.h"
 #include "common/storage/object_codec.h"
 #include "common/transport/progress_thread.h"
 #include "common/transport/range_check.h"
@@ -90,8 +91,8 @@ class FaultyCore : public std::enable_shared_from_this<FaultyCore> {
       stopping_ = true;
     }
     // Every Begin comes before this step, so that the inner path is stopped after its last fetch.
-    auto begun = std::make_shared<FlightGate>();
-    if (thread_.Post([begun] { begun->Open(); })) begun->Wait();
+    auto begun = std::make_shared<Ending>();
+    if (thread_.Post([begun] { begun->Set(absl::OkStatus()); })) begun->Wait().IgnoreError();
     path_->Stop();
     (void)thread_.Post([self = shared_from_this()] {
       for (const FlightPtr& flight : self->All()) self->EndEarly(flight, CancelledStatus());
@@ -106,24 +107,6 @@ class FaultyCore : public std::enable_shared_from_this<FaultyCore> {
   }
 
  private:
-  class FlightGate {
-   public:
-    void Open() {
-      MutexLock lock(&mu_);
-      open_ = true;
-      changed_.SignalAll();
-    }
-    void Wait() {
-      MutexLock lock(&mu_);
-      while (!open_) changed_.Wait(&mu_);
-    }
-
-   private:
-    Mutex mu_;
-    CondVar changed_;
-    bool open_ ABSL_GUARDED_BY(mu_) = false;
-  };
-
   // Hears of the inner fetch, and passes it on to the thread.
   class Inner final : public FetchListener {
    public:

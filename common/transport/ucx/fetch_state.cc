@@ -84,12 +84,6 @@ void FetchState::ForgetLayers() {
   ready_.clear();
 }
 
-uint32_t FetchState::writes_in_all() const {
-  uint32_t writes = 0;
-  for (const RangeState& state : ranges_) writes += state.writes;
-  return writes;
-}
-
 void FetchState::EndWrite(size_t range) {
   EPIC_CHECK(ranges_[range].writes > 0);
   ranges_[range].writes -= 1;

@@ -56,7 +56,6 @@ class FetchState {
   // A piece is on its way into its range's buffer, and has ended.
   void BeginWrite(size_t range) { ranges_[range].writes += 1; }
   void EndWrite(size_t range);
-  bool writing() const { return writes_in_all() > 0; }
   // Where the bytes of a piece go.
   MutableByteSpan BufferOf(const PiecePlan& piece) const;
   // A piece is in its buffer and was checked. `crcs` of its blocks, of which the first is `first_block`.
@@ -100,7 +99,6 @@ class FetchState {
     return request_.ranges[range].offset + request_.ranges[range].to.size();
   }
   bool HasMore(size_t range) const;
-  uint32_t writes_in_all() const;
   void Tell(size_t range);
 
   const FetchId id_;

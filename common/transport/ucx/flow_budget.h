@@ -18,9 +18,9 @@ class FlowBudget {
   // REQUIRES: pieces > 0.
   FlowBudget(Loop* loop, uint32_t pieces) : loop_(loop), free_(pieces) { EPIC_CHECK(pieces > 0); }
 
-  // A piece, to be given back; false when there is none now.
+  // A piece, to be given back; false when there is none now, or others wait for it. Then ask WhenFree.
   [[nodiscard]] bool Take() {
-    if (free_ == 0) return false;
+    if (free_ == 0 || (!waiting_.empty() && !waking_)) return false;
     free_ -= 1;
     return true;
   }
@@ -36,17 +36,20 @@ class FlowBudget {
  private:
   void Wake() {
     wake_due_ = false;
+    waking_ = true;
     // Whoever is woken may need nothing any more.
     while (free_ > 0 && !waiting_.empty()) {
       const auto wake = std::move(waiting_.front());
       waiting_.pop_front();
       wake();
     }
+    waking_ = false;
   }
 
   Loop* const loop_;
   uint32_t free_;
   bool wake_due_ = false;
+  bool waking_ = false;
   std::deque<std::function<void()>> waiting_;
 };
 

@@ -1,5 +1,5 @@
 // A connection to one peer and the fabric that makes such connections, without a word of UCX: the protocol
-// above (peer_link, piece_reader, piece_server) is written and tested against these interfaces.
+// above (peer_link, path_core, piece_server) is written and tested against these interfaces.
 //
 // Everything here is called on the fabric's loop, and calls back on it. `done` callbacks never come from
 // inside the call that takes them; each comes exactly once. After the `done` of a call that was given memory,

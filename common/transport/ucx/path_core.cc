@@ -43,7 +43,10 @@ bool PathCore::StagesFor(const FetchState& fetch) const {
 void PathCore::Fetch(FetchId id, FetchRequest request, std::shared_ptr<FetchListener> listener) {
   absl::Status status = ValidateRequest(request);
   if (status.ok()) status = CheckMemory(request);
-  if (status.ok() && request.deadline_steady_ns <= shared_.clock->SteadyNs()) status = DeadlineStatus();
+  const bool moves = std::any_of(request.ranges.begin(), request.ranges.end(),
+                                 [](const FetchRange& range) { return !range.to.empty(); });
+  if (status.ok() && moves && request.deadline_steady_ns <= shared_.clock->SteadyNs())
+    status = DeadlineStatus();
   if (status.ok() && fetches_.size() >= options_.max_fetches) status = PathDownStatus("too many fetches");
   if (stopped_) status = PathDownStatus("the path is closed");
   if (!status.ok()) {

@@ -108,6 +108,22 @@ TEST(PathCoreTest, PiecesUnderWayAreBoundedPerPeerAndInAll) {
   for (const auto* fetch : {&a, &b, &c}) world.ExpectWhole(*fetch);
 }
 
+TEST(PathCoreTest, APeerThatIsBusyLeavesPiecesToTheOthers) {
+  ProtocolWorld world(/*rma=*/false, /*device=*/false, /*max_pieces=*/1);
+  PathCore* const busy = world.MakeCore({.window = 2});
+  PathCore* const other = world.MakeCore({.window = 2});
+  world.fabric.Hold(true);
+  std::vector<WorldFetch> many;
+  for (uint64_t i = 1; i <= 8; ++i) many.push_back(world.Start(busy, world.source->Put(i, BigLayout())));
+  const WorldFetch one = world.Start(other, world.source->Put(9, BigLayout()));
+  while (!one.log->done()) {
+    ASSERT_FALSE(many.back().log->done()) << "the last of eight ended before the only one of the other peer";
+    world.loop->Run();
+    world.fabric.Finish();
+  }
+  world.ExpectWhole(one);
+}
+
 TEST(PathCoreTest, FetchesGoBeforeRepairs) {
   ProtocolWorld world;
   PathCore* const core = world.MakeCore({.window = 1});

@@ -1,7 +1,7 @@
 // The peer's end: takes lanes, admits those with a ticket, opens leased objects of a KvSource for their
 // fetches, says when layers are there, and sends pieces out of the source's own memory.
 //
-// Belongs to the loop of its fabric, but for AttachedTo, which is posted. Whatever a reader says is
+// Belongs to the loop of its fabric, but for AttachTo, which is posted. Whatever a reader says is
 // untrusted: what cannot be ends its lane, what is too much is refused. A source's object is let go as soon
 // as its fetch is over, its lane is gone, or the lane takes nothing for too long. Knows no UCX.
 #ifndef EPIC_COMMON_TRANSPORT_UCX_PIECE_SERVER_H_

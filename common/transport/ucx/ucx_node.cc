@@ -5,6 +5,7 @@
 
 #include "common/base/check.h"
 #include "common/base/system_random.h"
+#include "common/status/ending.h"
 #include "common/status/status_macros.h"
 #include "common/transport/ucx/ucx_fabric.h"
 #include "common/transport/ucx/ucx_path.h"
@@ -37,21 +38,13 @@ absl::Status UcxNode::Init() {
   if (options_.device != nullptr) {
     staging_ = std::make_unique<StagingPool>(options_.device, wire::kMaxPieceBytes, options_.max_pieces);
   }
-  absl::Status status;
-  Mutex mu;
-  CondVar changed;
-  bool done = false;
+  Ending attached;
   const bool posted = fabric_->loop()->TryPost([&] {
     if (server_ != nullptr) server_->AttachTo(fabric_->loop());
-    if (fabric_->has_rma()) status = ExportArenas();
-    MutexLock lock(&mu);
-    done = true;
-    changed.SignalAll();
+    attached.Set(fabric_->has_rma() ? ExportArenas() : absl::OkStatus());
   });
   EPIC_CHECK(posted);
-  MutexLock lock(&mu);
-  while (!done) changed.Wait(&mu);
-  return status;
+  return attached.Wait();
 }
 
 absl::Status UcxNode::ExportArenas() {
@@ -71,6 +64,7 @@ void UcxNode::Stop() {
   {
     MutexLock lock(&mu_);
     paths.swap(paths_);
+    stopped_ = true;
   }
   for (const auto& weak : paths) {
     if (const auto path = weak.lock()) path->Stop();
@@ -98,11 +92,14 @@ std::unique_ptr<Path> UcxNode::MakePath(std::shared_ptr<TicketSource> tickets, P
                .budget = budget_.get(),
                .staging = staging_.get()},
               std::move(tickets), options_.path, std::move(peer_down), SystemRandom());
+  bool stopped = false;
   {
     MutexLock lock(&mu_);
+    stopped = stopped_;
     std::erase_if(paths_, [](const std::weak_ptr<UcxPathState>& path) { return path.expired(); });
     paths_.push_back(state);
   }
+  if (stopped) state->Stop();
   return std::make_unique<UcxPath>(state, Capabilities{.kind = PathKind::kUcx,
                                                        .rma = fabric_->has_rma(),
                                                        .cuda = staging_ != nullptr,

@@ -84,6 +84,7 @@ class UcxNode {
   std::vector<TicketRegion> regions_;  // constant after Start
   Mutex mu_;
   std::vector<std::weak_ptr<UcxPathState>> paths_ ABSL_GUARDED_BY(mu_);
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace epic::transport

@@ -7,7 +7,7 @@
 namespace epic::transport {
 namespace {
 
-absl::Status Closed() { return PathDownStatus("the path is closed"); }
+absl::Status Closed() { return PathDownStatus("the path is closed, or its thread has too much to do"); }
 
 }  // namespace
 
@@ -38,7 +38,7 @@ void UcxPathState::End(FetchId id) {
 
 FetchId UcxPathState::Fetch(FetchRequest request, std::shared_ptr<FetchListener> listener) {
   const FetchId id = Begin();
-  if (id != 0 && loop_->Post([self = shared_from_this(), id, request, listener] {
+  if (id != 0 && loop_->TryPost([self = shared_from_this(), id, request, listener] {
         self->core_->Fetch(id, request, listener);
       })) {
     return id;
@@ -60,7 +60,7 @@ void UcxPathState::Cancel(FetchId id) {
 
 void UcxPathState::Probe(int64_t deadline_ns, std::function<void(const absl::Status&)> done) {
   const FetchId id = Begin();
-  if (id != 0 && loop_->Post([self = shared_from_this(), id, deadline_ns, done] {
+  if (id != 0 && loop_->TryPost([self = shared_from_this(), id, deadline_ns, done] {
         self->core_->Probe(id, deadline_ns, done);
       })) {
     return;

@@ -38,7 +38,6 @@ class ChildDoor final : public TicketSource {
     absl::StatusOr<std::string> ticket = PathDownStatus("nobody there");
     {
       MutexLock lock(&mu_);
-      asked_ += 1;
       if (child_ != nullptr) {
         child_->Say("ticket");
         if (const auto line = child_->Hear(500); line.has_value()) ticket = FromHex(*line);
@@ -60,7 +59,6 @@ class ChildDoor final : public TicketSource {
  private:
   Mutex mu_;
   Child* child_ ABSL_GUARDED_BY(mu_) = nullptr;
-  int asked_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 // The same objects as in a child that was started with this incarnation.

@@ -26,9 +26,11 @@ struct UcxSettings {
   uint32_t max_lanes = 256;
   // New commands of other threads that may wait for the progress thread.
   size_t max_commands = 4096;
-  // Registered memory that is not an arena: bytes and pieces at most, the least recently used go.
+  // Registered memory that is not an arena and that no fetch uses now: bytes and pieces at most, the least
+  // recently used go. 0 until whoever gives buffers back to the system calls UcxFabric::ForgetMemory first:
+  // what is mapped there later would be read by the registration of before.
   uint64_t registration_cache_bytes = uint64_t{1} << 30;
-  size_t registration_cache_entries = 1024;
+  size_t registration_cache_entries = 0;
 };
 
 // Errors: InvalidArgument, naming the setting and what it would need.

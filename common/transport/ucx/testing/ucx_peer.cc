@@ -1,10 +1,10 @@
 // The other process of ucx_process_test: serves objects, or reads them for ever. Spoken with over the
 // standard streams, line by line.
 //
-//   epic_ucx_peer serve INCARNATION OBJECTS TOKENS    says "ready"; "ticket" -> a ticket; "end N" ends a
-//   lease epic_ucx_peer read INCARNATION OBJECTS TOKENS     says "ask", is told a ticket or "none"; "ok" or
-//   "no" for
-//                                                     each fetch
+//   epic_ucx_peer serve INCARNATION OBJECTS TOKENS
+//       says "ready"; "ticket": says a ticket; "end N": ends a lease
+//   epic_ucx_peer read INCARNATION OBJECTS TOKENS
+//       says "ask" and is told a ticket or "none"; says "ok" or "no" for each fetch
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "common/transport/testing/end_of_fetch.h"
 #include "common/transport/testing/test_source.h"
 #include "common/transport/ucx/testing/text_door.h"
 #include "common/transport/ucx/ucx_node.h"
@@ -47,26 +48,6 @@ class StreamDoor final : public TicketSource {
   }
 };
 
-class Ending final : public FetchListener {
- public:
-  void OnRange(size_t, const absl::Status&, std::span<const uint32_t>) override {}
-  void OnDone(const absl::Status& status) override {
-    MutexLock lock(&mu_);
-    done_ = status;
-    changed_.SignalAll();
-  }
-  absl::Status Wait() {
-    MutexLock lock(&mu_);
-    while (!done_.has_value()) changed_.Wait(&mu_);
-    return *done_;
-  }
-
- private:
-  Mutex mu_;
-  CondVar changed_;
-  std::optional<absl::Status> done_ ABSL_GUARDED_BY(mu_);
-};
-
 int Read(const TestSource& source, const std::vector<std::shared_ptr<const Region>>& regions) {
   auto node = UcxNode::Start({});
   if (!node.ok()) return 1;
@@ -80,7 +61,7 @@ int Read(const TestSource& source, const std::vector<std::shared_ptr<const Regio
       buffers[layer].resize(region->layout.LayerBytes());
       request.ranges.push_back({.layer = layer, .to = buffers[layer]});
     }
-    const auto ending = std::make_shared<Ending>();
+    const auto ending = std::make_shared<EndOfFetch>();
     path->Fetch(std::move(request), ending);
     const bool ok = ending->Wait().ok();
     for (uint32_t layer = 0; ok && layer < region->layout.layers; ++layer) {
