@@ -21,25 +21,33 @@ uint64_t BlockOffset(const KvLayout& layout, uint64_t block) {
   return block / per_head * layout.HeadBytes() + block % per_head * kObjectBlockBytes;
 }
 
-RangeCheck::RangeCheck(const Region& region, const FetchRange& range, std::span<const uint32_t> layer_crcs)
+std::span<const uint32_t> KnownCrcs(const Region& region, uint32_t layer, uint64_t first, uint64_t count) {
+  if (region.block_crcs.empty()) return {};
+  return std::span(region.block_crcs).subspan(layer * BlocksPerLayer(region.layout) + first, count);
+}
+
+RangeCheck::RangeCheck(const Region& region, const FetchRange& range)
     : layout_(region.layout), layer_(range.layer), offset_(range.offset), to_(range.to) {
   const std::optional<uint64_t> first = BlockAt(layout_, range.offset);
   const std::optional<uint64_t> last = BlockAt(layout_, range.offset + range.to.size());
   if (to_.empty()) return;
   EPIC_CHECK(first.has_value() && last.has_value());
   first_ = *first;
-  if (layer_crcs.size() != BlocksPerLayer(layout_)) {
-    damaged_ = true;
-    return;
-  }
-  const auto said = layer_crcs.subspan(first_, *last - first_);
-  expected_.assign(said.begin(), said.end());
-  if (!region.block_crcs.empty()) {
-    const uint64_t at = layer_ * BlocksPerLayer(layout_) + first_;
-    damaged_ = !std::equal(expected_.begin(), expected_.end(),
-                           region.block_crcs.begin() + static_cast<ptrdiff_t>(at));
-  }
+  count_ = *last - *first;
   end_ = BlockOffset(layout_, first_ + 1) - offset_;
+}
+
+RangeCheck::RangeCheck(const Region& region, const FetchRange& range, std::span<const uint32_t> layer_crcs)
+    : RangeCheck(region, range) {
+  if (to_.empty()) return;
+  damaged_ = layer_crcs.size() != BlocksPerLayer(layout_);
+  if (!damaged_) Expect(region, layer_crcs.subspan(first_, count_));
+}
+
+void RangeCheck::Expect(const Region& region, std::span<const uint32_t> crcs) {
+  expected_.assign(crcs.begin(), crcs.end());
+  const std::span<const uint32_t> known = KnownCrcs(region, layer_, first_, count_);
+  damaged_ = crcs.size() != count_ || (!known.empty() && !std::ranges::equal(crcs, known));
 }
 
 absl::Status RangeCheck::Copy(ByteSpan piece) { return Take(piece.size(), piece.data()); }
@@ -68,8 +76,9 @@ absl::Status RangeCheck::Finish() const {
   return damaged_ || done_ != to_.size() ? DamagedStatus(layer_) : absl::OkStatus();
 }
 
-absl::Status CheckRange(const Region& region, const FetchRange& range, std::span<const uint32_t> layer_crcs) {
-  RangeCheck check(region, range, layer_crcs);
+absl::Status CheckRange(const Region& region, const FetchRange& range, std::span<const uint32_t> crcs) {
+  RangeCheck check(region, range);
+  check.Expect(region, crcs);
   if (absl::Status status = check.Seen(range.to.size()); !status.ok()) return status;
   return check.Finish();
 }

@@ -23,6 +23,9 @@ std::optional<uint64_t> BlockAt(const KvLayout& layout, uint64_t offset);
 // Where a block of a layer begins; the layer's size for its number of blocks.
 uint64_t BlockOffset(const KvLayout& layout, uint64_t block);
 
+// What the region says of blocks [first, first + count) of a layer; empty when it knows no checksums.
+std::span<const uint32_t> KnownCrcs(const Region& region, uint32_t layer, uint64_t first, uint64_t count);
+
 class RangeCheck {
  public:
   // `layer_crcs`: what the peer says of the whole layer. What the region says besides is compared with it.
@@ -43,6 +46,10 @@ class RangeCheck {
   std::span<const uint32_t> block_crcs() const { return expected_; }
 
  private:
+  friend absl::Status CheckRange(const Region&, const FetchRange&, std::span<const uint32_t>);
+  RangeCheck(const Region& region, const FetchRange& range);
+  // Of the range's blocks.
+  void Expect(const Region& region, std::span<const uint32_t> crcs);
   absl::Status Take(uint64_t bytes, const std::byte* from);
 
   const KvLayout layout_;
@@ -56,10 +63,12 @@ class RangeCheck {
   uint64_t end_ = 0;    // of that block, in bytes from the range's start
   uint32_t crc_ = 0;    // of what came of it
   uint64_t first_ = 0;  // block of the layer with which the range begins
+  uint64_t count_ = 0;  // of its blocks
 };
 
-// The whole range at once, for paths whose pieces come in any order. Errors: DamagedStatus.
-absl::Status CheckRange(const Region& region, const FetchRange& range, std::span<const uint32_t> layer_crcs);
+// The whole range at once, for paths whose pieces come in any order. `crcs`: what the peer says of the
+// range's blocks. Errors: DamagedStatus.
+absl::Status CheckRange(const Region& region, const FetchRange& range, std::span<const uint32_t> crcs);
 
 }  // namespace epic::transport
 

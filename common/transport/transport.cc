@@ -1,5 +1,6 @@
 #include "common/transport/transport.h"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -67,6 +68,10 @@ absl::Status ValidateRequest(const FetchRequest& request) {
     EPIC_RETURN_IF_ERROR(ValidateRange(region.layout, range));
   }
   return absl::OkStatus();
+}
+
+bool MovesBytes(const FetchRequest& request) {
+  return std::ranges::any_of(request.ranges, [](const FetchRange& range) { return !range.to.empty(); });
 }
 
 FetchEnd EndOf(const absl::Status& status) {

@@ -101,6 +101,9 @@ struct FetchRequest {
 // range that is not in its layer or not on borders of blocks. Every path asks before it does anything.
 absl::Status ValidateRequest(const FetchRequest& request);
 
+// Whether any range has bytes. A fetch that moves nothing cannot be late: it has no deadline.
+bool MovesBytes(const FetchRequest& request);
+
 // Hears of one fetch. Calls come one at a time, on a thread of the path, never within Fetch or Cancel (but
 // see Path::Stop). They must be cheap and must not block: a whole process may share the thread. They may call
 // Fetch and Cancel of any path.

@@ -13,6 +13,7 @@
 #include "common/base/check.h"
 #include "common/base/mutex.h"
 #include "common/status/status_macros.h"
+#include "common/storage/object_codec.h"
 #include "common/transport/progress_thread.h"
 #include "common/transport/range_check.h"
 
@@ -82,11 +83,8 @@ class HeldShmRegion final : public HeldRegion {
   const KvObject& object() const override { return *object_; }
   absl::Status CheckLayer(uint32_t layer) const override {
     const std::span<const uint32_t> said = object_->LayerCrcs(layer);
-    if (!region_->block_crcs.empty() &&
-        !std::equal(said.begin(), said.end(),
-                    region_->block_crcs.begin() + static_cast<ptrdiff_t>(layer * said.size()))) {
-      return DamagedStatus(layer);
-    }
+    const std::span<const uint32_t> known = KnownCrcs(*region_, layer, 0, BlocksPerLayer(region_->layout));
+    if (!known.empty() && !std::ranges::equal(said, known)) return DamagedStatus(layer);
     return object_->Matches(layer) ? absl::OkStatus() : DamagedStatus(layer);
   }
   bool StillHeld() const override { return object_->StillHeld(); }
@@ -130,6 +128,8 @@ class ShmCore : public std::enable_shared_from_this<ShmCore> {
   absl::Status Confirm(const WorkPtr& work, shm::Client* client, shm::LentObject* object,
                        const std::vector<size_t>& doubtful);
   bool Claim(const WorkPtr& work, Stage to) ABSL_LOCKS_EXCLUDED(mu_);
+  // What moves nothing cannot be late, and has no timer.
+  void SetTimer(const WorkPtr& work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // So that EndEarly can end what it waits for. False: it is to end.
   bool SetClient(const WorkPtr& work, shm::Client* client) ABSL_LOCKS_EXCLUDED(mu_);
   std::optional<absl::Status> EndingOf(const WorkPtr& work) const ABSL_LOCKS_EXCLUDED(mu_);
@@ -167,17 +167,21 @@ FetchId ShmCore::Submit(const WorkPtr& work) {
       if (works_.size() >= options_.fetches_max) work->ending = PathDownStatus("too many fetches at a time");
       works_[work->id] = work;
       queue_.push_back(work);
-      work->timer =
-          options_.timers->At(work->request.deadline_steady_ns, [weak = weak_from_this(), id = work->id] {
-            const auto self = weak.lock();
-            if (self == nullptr) return;
-            (void)self->clock_thread_.Post([core = self.get(), id] { core->EndEarly(id, DeadlineStatus()); });
-          });
+      if (work->probed != nullptr || MovesBytes(work->request)) SetTimer(work);
       wake_.Signal();
     }
   }
   if (stopped) Finish(work, PathDownStatus("the path was stopped"));
   return work->id;
+}
+
+void ShmCore::SetTimer(const WorkPtr& work) {
+  const auto late = [weak = weak_from_this(), id = work->id] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    (void)self->clock_thread_.Post([core = self.get(), id] { core->EndEarly(id, DeadlineStatus()); });
+  };
+  work->timer = options_.timers->At(work->request.deadline_steady_ns, late);
 }
 
 void ShmCore::Cancel(FetchId id) {
@@ -253,7 +257,7 @@ absl::Status ShmCore::CheckWork(const Work& work, bool* moves) const {
   if (work.request.memory != MemoryKind::kHost) {
     return NotOnThisPathStatus("this path copies to host memory only");
   }
-  for (const FetchRange& range : work.request.ranges) *moves = *moves || !range.to.empty();
+  *moves = MovesBytes(work.request);
   if (*moves && work.request.deadline_steady_ns <= options_.clock->SteadyNs()) return DeadlineStatus();
   return absl::OkStatus();
 }

@@ -222,13 +222,7 @@ class FaultyCore : public std::enable_shared_from_this<FaultyCore> {
   }
 
   static absl::Status CheckAnew(const Flight& flight, size_t range) {
-    const Region& region = *flight.request.region;
-    const FetchRange& asked = flight.request.ranges[range];
-    std::vector<uint32_t> layer_crcs(BlocksPerLayer(region.layout));
-    const uint64_t first = *BlockAt(region.layout, asked.offset);
-    std::copy(flight.crcs[range].begin(), flight.crcs[range].end(),
-              layer_crcs.begin() + static_cast<ptrdiff_t>(first));
-    return CheckRange(region, asked, layer_crcs);
+    return CheckRange(*flight.request.region, flight.request.ranges[range], flight.crcs[range]);
   }
 
   void Tell(const FlightPtr& flight, size_t range, const absl::Status& status) {

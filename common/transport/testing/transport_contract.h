@@ -205,10 +205,12 @@ TYPED_TEST_P(TransportContract, EmptyRangesAndEmptyFetchesEndWell) {
   auto nothing = this->Plan(region);
   this->Start(nothing.get());
   EXPECT_OK(nothing->log->WaitDone());
-  auto late = this->Plan(region);
-  late->Add(0, 0, 0);
-  this->Start(late.get(), -1);
-  EXPECT_OK(late->log->WaitDone()) << "what moves nothing cannot be late";
+  for (int i = 0; i < 200; ++i) {
+    auto late = this->Plan(region);
+    late->Add(0, 0, 0);
+    this->Start(late.get(), -1);
+    ASSERT_OK(late->log->WaitDone()) << "what moves nothing cannot be late";
+  }
 }
 
 TYPED_TEST_P(TransportContract, HugeRangesArrive) {

@@ -153,10 +153,7 @@ void PathCore::CheckPiece(uint64_t request) {
   const Region& region = fetch->region();
   const FetchRange part{
       .layer = fetch->request().ranges[piece.plan.range].layer, .offset = piece.plan.offset, .to = piece.to};
-  const auto blocks = BlocksOf(region.layout, piece.plan.offset, piece.plan.length);
-  std::vector<uint32_t> layer_crcs(BlocksPerLayer(region.layout));
-  std::copy(piece.crcs.begin(), piece.crcs.end(), layer_crcs.begin() + static_cast<ptrdiff_t>(blocks->first));
-  const absl::Status status = CheckRange(region, part, layer_crcs);
+  const absl::Status status = CheckRange(region, part, piece.crcs);
   if (!status.ok() || !on_device) return OnChecked(request, status);
   CopyToDevice(request, fetch, &piece);
 }
@@ -169,13 +166,9 @@ void PathCore::CheckOnDevice(uint64_t request, FetchState* fetch, Piece* piece) 
   for (uint64_t block = blocks->first; block < blocks->first + blocks->count; ++block) {
     sizes.push_back(BlockOffset(region.layout, block + 1) - BlockOffset(region.layout, block));
   }
-  absl::Status said = absl::OkStatus();
-  if (!region.block_crcs.empty()) {
-    const auto known = region.block_crcs.begin() +
-                       static_cast<ptrdiff_t>(layer * BlocksPerLayer(region.layout) + blocks->first);
-    if (!std::equal(piece->crcs.begin(), piece->crcs.end(), known)) said = DamagedStatus(layer);
-  }
-  if (!said.ok()) return OnChecked(request, said);
+  const std::span<const uint32_t> known = KnownCrcs(region, layer, blocks->first, blocks->count);
+  if (!known.empty() && !std::ranges::equal(piece->crcs, known))
+    return OnChecked(request, DamagedStatus(layer));
   shared_.staging->device()->Sum(piece->to, std::move(sizes),
                                  [loop = shared_.loop, self = shared_from_this(), request, layer,
                                   expected = piece->crcs](absl::StatusOr<std::vector<uint32_t>> sums) {

@@ -5,6 +5,7 @@
 
 #include "common/base/check.h"
 #include "common/storage/object_codec.h"
+#include "common/transport/range_check.h"
 #include "common/transport/ucx/piece_plan.h"
 
 namespace epic::transport {
@@ -43,10 +44,9 @@ bool PathCore::StagesFor(const FetchState& fetch) const {
 void PathCore::Fetch(FetchId id, FetchRequest request, std::shared_ptr<FetchListener> listener) {
   absl::Status status = ValidateRequest(request);
   if (status.ok()) status = CheckMemory(request);
-  const bool moves = std::any_of(request.ranges.begin(), request.ranges.end(),
-                                 [](const FetchRange& range) { return !range.to.empty(); });
-  if (status.ok() && moves && request.deadline_steady_ns <= shared_.clock->SteadyNs())
+  if (status.ok() && MovesBytes(request) && request.deadline_steady_ns <= shared_.clock->SteadyNs()) {
     status = DeadlineStatus();
+  }
   if (status.ok() && fetches_.size() >= options_.max_fetches) status = PathDownStatus("too many fetches");
   if (stopped_) status = PathDownStatus("the path is closed");
   if (!status.ok()) {
@@ -237,11 +237,9 @@ void PathCore::AskFor(FetchState* fetch, uint64_t request, Piece* piece) {
         fetch->AddressOf(layer) + piece->plan.offset, piece->to, kind,
         [self = shared_from_this(), request](const absl::Status& status) { self->OnBytes(request, status); });
     const Region& region = fetch->region();
-    if (!region.block_crcs.empty()) {
-      const auto blocks = BlocksOf(region.layout, piece->plan.offset, piece->plan.length);
-      const auto first = region.block_crcs.begin() +
-                         static_cast<ptrdiff_t>(layer * BlocksPerLayer(region.layout) + blocks->first);
-      piece->crcs.assign(first, first + blocks->count);
+    const auto blocks = BlocksOf(region.layout, piece->plan.offset, piece->plan.length);
+    if (const auto known = KnownCrcs(region, layer, blocks->first, blocks->count); !known.empty()) {
+      piece->crcs.assign(known.begin(), known.end());
       piece->has_sums = true;
       return;
     }
