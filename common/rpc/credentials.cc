@@ -19,6 +19,7 @@
 #include "absl/base/thread_annotations.h"
 #include "common/base/check.h"
 #include "common/base/mutex.h"
+#include "common/rpc/grpc_runtime.h"
 #include "common/rpc/tls_probe.h"
 #include "common/status/errno_status.h"
 #include "common/status/error.h"
@@ -260,6 +261,7 @@ std::shared_ptr<grpc::ServerCredentials> ServerCredentialsOf(const Credentials* 
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address, const Credentials* credentials,
                                            const grpc::ChannelArguments& arguments) {
+  KeepGrpcRunning();
   if (credentials != nullptr) return credentials->Connect(address, arguments);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }

@@ -164,9 +164,11 @@ class FaultyCore : public std::enable_shared_from_this<FaultyCore> {
       seen_.insert(incarnation);
     }
     flight->dies = Draw(faults_.die);
-    AtSteady(
-        flight->request.deadline_steady_ns,
-        [flight](FaultyCore* core) { core->EndEarly(flight, DeadlineStatus()); }, &flight->timer);
+    if (MovesBytes(flight->request)) {
+      AtSteady(
+          flight->request.deadline_steady_ns,
+          [flight](FaultyCore* core) { core->EndEarly(flight, DeadlineStatus()); }, &flight->timer);
+    }
     flight->inner = path_->Fetch(flight->request, std::make_shared<Inner>(shared_from_this(), flight));
   }
 
@@ -190,7 +192,7 @@ class FaultyCore : public std::enable_shared_from_this<FaultyCore> {
 
   void TellWithFaults(const FlightPtr& flight, size_t range) {
     const FetchRange& asked = flight->request.ranges[range];
-    if (Draw(faults_.drop)) return;
+    if (!asked.to.empty() && Draw(faults_.drop)) return;
     if (Draw(faults_.delay)) {
       const auto ms = static_cast<int64_t>(rng_.Below(static_cast<uint64_t>(faults_.delay_max_ms) + 1));
       return AfterMs(ms, [flight, range](FaultyCore* core) {
