@@ -58,6 +58,8 @@ constexpr std::array kTable = {
     ErrorInfo{ErrorCode::kContextCompiling, "context_compiling", kServer, 503, Absl::kUnavailable, true},
     ErrorInfo{ErrorCode::kInsufficientReplicas, "insufficient_replicas", kServer, 503, Absl::kUnavailable,
               true},
+    ErrorInfo{ErrorCode::kCoordinationUnavailable, "coordination_unavailable", kServer, 503,
+              Absl::kUnavailable, true},
     ErrorInfo{ErrorCode::kDeadline, "deadline_exceeded", kServer, 504, Absl::kDeadlineExceeded, true},
     ErrorInfo{ErrorCode::kStorageFull, "storage_full", kServer, 507, Absl::kResourceExhausted, false},
     ErrorInfo{ErrorCode::kReservationConflict, "reservation_conflict", kInvalid, 409,

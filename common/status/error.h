@@ -47,6 +47,7 @@ enum class ErrorCode : uint8_t {
   kDraining,
   kContextCompiling,  // still compiling at the deadline
   kInsufficientReplicas,
+  kCoordinationUnavailable,  // the store that the parts of a cluster share does not answer
   kDeadline,
   kStorageFull,
   // Of a store node to those who write and read objects there.
