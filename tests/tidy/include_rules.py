@@ -14,6 +14,8 @@ ARROWS = [
      "common knows no service and no kernel: pass what it needs in"),
     (r"common/transport/", ["common/base/", "common/metrics/", "common/status/", "common/storage/", "common/transport/"],
      "paths stand on storage and below rpc: only the path in common/transport/grpc/ knows gRPC"),
+    (r"common/coordination/", ["common/base/", "common/coordination/", "common/metrics/", "common/status/"],
+     "coordination stands on base and status: only common/coordination/etcd/ knows a store"),
     (r"common/", ["common/"],
      "common knows no service, kernel or proto: put an interface in common and its implementation above"),
     (r"kernels/", ["kernels/", "common/base/", "common/status/"],
