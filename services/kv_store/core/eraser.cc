@@ -35,7 +35,6 @@ void Eraser::RetryDue() {
 void Eraser::Begin() {
   wanted_ = true;
   changed_.SignalAll();
-  if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
 }
 
 void Eraser::Drain() {
@@ -43,7 +42,7 @@ void Eraser::Drain() {
   while ((wanted_ && !stopping_) || running_) changed_.Wait(&mu_);
 }
 
-void Eraser::Stop() {
+void Eraser::Refuse() {
   std::vector<Done> left;
   {
     MutexLock lock(&mu_);
@@ -51,8 +50,12 @@ void Eraser::Stop() {
     left.swap(waiting_);
     changed_.SignalAll();
   }
-  if (thread_.joinable()) thread_.join();
   for (const Done& done : left) done(absl::UnavailableError("the store is stopping"));
+}
+
+void Eraser::Stop() {
+  Refuse();
+  if (thread_.joinable()) thread_.join();
 }
 
 void Eraser::Run() {

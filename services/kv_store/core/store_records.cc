@@ -402,8 +402,9 @@ void StoreCore::Stop() {
   stopping_ = true;
   if (loader_ != nullptr) loader_->Stop();
   if (writer_ == nullptr) return;
+  eraser_->Refuse();
+  writer_->Stop();  // first: a run that goes on waits for what is queued
   eraser_->Stop();
-  writer_->Stop();
   reads_.Stop();
   changes_.Stop();
   if (minder_ != nullptr) minder_->Stop();  // while others wait

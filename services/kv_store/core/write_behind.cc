@@ -36,6 +36,7 @@ std::shared_ptr<WriteBehind::Job> WriteBehind::Add(Item item, bool may_wait) {
   if (stopping_) return nullptr;
   auto job = std::make_shared<Job>();
   job->item = std::move(item);
+  job->place = added_++;
   job->bytes = bytes;
   jobs_.push_back(job);
   pending_bytes_ += bytes;
@@ -107,8 +108,8 @@ bool WriteBehind::GiveUp(uint64_t bytes) {
 
 void WriteBehind::Drain() {
   MutexLock lock(&mu_);
-  const uint64_t target = finished_ + jobs_.size();
-  while (finished_ < target) changed_.Wait(&mu_);
+  const uint64_t next = added_;
+  while (!jobs_.empty() && jobs_.front()->place < next) changed_.Wait(&mu_);
 }
 
 uint64_t WriteBehind::pending() const {

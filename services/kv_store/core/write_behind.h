@@ -51,7 +51,7 @@ class WriteBehind {
   // Drops queued items that nobody waits for, the first ones, until `bytes` of objects are let go. False:
   // none.
   bool GiveUp(uint64_t bytes) ABSL_LOCKS_EXCLUDED(mu_);
-  // Waits until every item that was queued before has been tried.
+  // Waits until every item that was queued before has been tried, or dropped.
   void Drain() ABSL_LOCKS_EXCLUDED(mu_);
   uint64_t pending() const ABSL_LOCKS_EXCLUDED(mu_);
   // Items that were dropped for the slowness of the disk.
@@ -62,7 +62,8 @@ class WriteBehind {
 
  private:
   struct Job {
-    Item item;  // the writer's alone while it is running
+    Item item;           // the writer's alone while it is running
+    uint64_t place = 0;  // in the order of coming
     uint64_t bytes = 0;
     bool running = false;
     bool waited_for = false;
@@ -87,7 +88,8 @@ class WriteBehind {
   CondVar changed_;
   std::deque<std::shared_ptr<Job>> jobs_ ABSL_GUARDED_BY(mu_);  // the first one may be running
   uint64_t pending_bytes_ ABSL_GUARDED_BY(mu_) = 0;
-  uint64_t finished_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t added_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t finished_ ABSL_GUARDED_BY(mu_) = 0;  // dropped ones included, so not in the order of coming
   uint64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   Patience until_drop_ ABSL_GUARDED_BY(mu_){0};  // once it is stopping

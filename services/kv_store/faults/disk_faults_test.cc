@@ -382,6 +382,40 @@ TEST_F(DiskFaultsTest, StopWaitsForWhatWasBegunOnly) {
   ExpectWhole();
 }
 
+// An erasure waits for every object that is queued. While the store stops it waits no longer than others do.
+TEST_F(DiskFaultsTest, StopGivesUpWhatIsQueuedAlsoWhileAnErasureWaitsForIt) {
+  constexpr uint64_t kObjects = 7;
+  for (uint64_t seed = 1; seed <= kObjects; ++seed) ASSERT_OK(Create(seed));
+  ASSERT_OK(Create(100));
+  std::promise<void> released, held;
+  std::atomic<bool> is_held{false};
+  // Slabs wait, the log does not.
+  power()->SetHook([&, until = released.get_future().share()](uint64_t bytes) {
+    if (bytes < 64 * 1024) return;
+    if (!is_held.exchange(true)) held.set_value();
+    until.wait();
+  });
+  for (uint64_t seed = 1; seed <= kObjects; ++seed) ASSERT_OK(PutContent(seed, seed));
+  held.get_future().wait();
+  std::promise<size_t> erased;
+  ASSERT_OK(store()->EraseContext(kTenant, IdOf(100),
+                                  [&](std::vector<std::string> names) { erased.set_value(names.size()); }));
+  auto stop = std::async(std::launch::async, [this] { store()->Stop(); });
+  EXPECT_EQ(stop.wait_for(std::chrono::milliseconds(3 * kWaitMs)), std::future_status::timeout)
+      << "a write is on its way";
+  released.set_value();
+  stop.get();
+  erased.get_future().wait();  // it is told, one way or the other
+  EXPECT_EQ(store()->Disk().not_written, kObjects - 1);
+  power()->SetHook(nullptr);
+  whole_.Close();
+  ASSERT_OK(whole_.Open());
+  store()->DrainErasures();
+  EXPECT_EQ(CodeOf(store()->GetContext(kTenant, IdOf(100)).status()), ErrorCode::kContextDeleted);
+  for (uint64_t seed = 1; seed <= kObjects; ++seed) Get(seed, seed);
+  ExpectWhole();
+}
+
 // --- full, and failing
 
 TEST_F(DiskFaultsTest, AFullDiskRefusesContextsAndTakesThemAgainOnceThereIsRoom) {
