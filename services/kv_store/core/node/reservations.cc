@@ -76,23 +76,24 @@ absl::Status Reservations::CheckBounds(PeerId peer) const {
                     kRetryMs);
 }
 
-std::optional<ReserveResult> Reservations::Repeated(PeerId peer, const TenantObjectKey& key,
-                                                    const ReserveItem& item, Writers* freed) {
-  if (item.request == ReserveRequestId{}) return std::nullopt;
+std::optional<ReserveResult> Reservations::Repeated(const Asked& asked, Writers* freed) {
+  if (asked.request == ReserveRequestId{}) return std::nullopt;
   while (true) {
-    const auto known = by_request_.find(item.request);
+    const auto known = by_request_.find(asked.request);
     if (known == by_request_.end()) return std::nullopt;
     ReserveResult result;
     result.token = known->second;
     Reservation* const reservation = Find(result.token, freed);
+    const End* const end = reservation == nullptr ? EndOf(result.token) : nullptr;
+    if (reservation == nullptr && end == nullptr) continue;  // forgotten just now
+    if ((reservation != nullptr ? reservation->asked : end->asked) != asked) {
+      result.token = {};
+      result.status =
+          Error(ErrorCode::kInvalidRequest,
+                "this request id is used for another reserve; draw a new one for each", "requests");
+      return result;
+    }
     if (reservation != nullptr) {
-      if (reservation->peer != peer || reservation->key != key || reservation->layout != item.layout) {
-        result.token = {};
-        result.status =
-            Error(ErrorCode::kInvalidRequest,
-                  "this request id is used for another reserve; draw a new one for each", "requests");
-        return result;
-      }
       if (reservation->writer == nullptr) {  // it runs
         changed_.Wait(&mu_);
         continue;
@@ -111,13 +112,16 @@ ReserveResult Reservations::Reserve(PeerId peer, const ReserveItem& item, const 
     result.status = Error(ErrorCode::kInvalidRequest, "a source has at most 256 bytes", "source");
     return result;
   }
-  const TenantObjectKey key{{item.tenant, item.key.id}, item.key.variant};
+  const Asked asked{.request = item.request,
+                    .peer = peer,
+                    .key = {{item.tenant, item.key.id}, item.key.variant},
+                    .layout = item.layout};
   Writers freed;
   {
     MutexLock lock(&mu_);
-    if (const auto repeated = Repeated(peer, key, item, &freed); repeated.has_value()) return *repeated;
+    if (const auto repeated = Repeated(asked, &freed); repeated.has_value()) return *repeated;
     const int64_t now_ns = clock_->SteadyNs();
-    if (const auto other = by_key_.find(key); other != by_key_.end()) {
+    if (const auto other = by_key_.find(asked.key); other != by_key_.end()) {
       const ReservationToken token = other->second;
       if (const Reservation* writing = Find(token, &freed)) {
         const int64_t left_ms = options_.timeout_ms - (now_ns - writing->last_sign_ns) / kNsPerMs;
@@ -132,16 +136,13 @@ ReserveResult Reservations::Reserve(PeerId peer, const ReserveItem& item, const 
     if (!result.status.ok()) return result;
     result.token = NewToken();
     Reservation reservation;
-    reservation.peer = peer;
-    reservation.key = key;
+    reservation.asked = asked;
     reservation.source = item.source;
-    reservation.request = item.request;
-    reservation.layout = item.layout;
     if (item.request != ReserveRequestId{}) by_request_[item.request] = result.token;
     reservation.since_ns = reservation.last_sign_ns = now_ns;
     reservation.busy = true;
     open_.emplace(result.token, std::move(reservation));
-    by_key_[key] = result.token;
+    by_key_[asked.key] = result.token;
     ++by_peer_[peer];
   }
   freed.clear();  // what was preempted makes room
@@ -203,13 +204,13 @@ void Reservations::Finish(const ReservationToken& token, TokenState state, absl:
                           Writers* freed) {
   const auto found = open_.find(token);
   Reservation& reservation = found->second;
-  by_key_.erase(reservation.key);
-  if (const auto peer = by_peer_.find(reservation.peer); --peer->second == 0) by_peer_.erase(peer);
+  by_key_.erase(reservation.asked.key);
+  if (const auto peer = by_peer_.find(reservation.asked.peer); --peer->second == 0) by_peer_.erase(peer);
   freed->push_back(std::move(reservation.writer));
-  const ReserveRequestId request = reservation.request;
+  Asked asked = std::move(reservation.asked);
   open_.erase(found);
   if (state == TokenState::kUnknown) {  // was never given out
-    by_request_.erase(request);
+    by_request_.erase(asked.request);
     return;
   }
   counts_.committed += state == TokenState::kCommitted ? 1 : 0;
@@ -217,8 +218,8 @@ void Reservations::Finish(const ReservationToken& token, TokenState state, absl:
   counts_.preempted += state == TokenState::kPreempted ? 1 : 0;
   counts_.failed += state == TokenState::kFailed ? 1 : 0;
   const int64_t now_ns = clock_->SteadyNs();
-  ends_.emplace(token,
-                End{.state = state, .outcome = std::move(outcome), .at_ns = now_ns, .request = request});
+  ends_.emplace(
+      token, End{.state = state, .outcome = std::move(outcome), .at_ns = now_ns, .asked = std::move(asked)});
   end_order_.push_back(token);
   ForgetOldEnds(now_ns);
 }
@@ -228,7 +229,7 @@ void Reservations::ForgetOldEnds(int64_t now_ns) {
     const auto oldest = ends_.find(end_order_.front());
     const bool is_old = now_ns - oldest->second.at_ns >= options_.remembered_ms * kNsPerMs;
     if (!is_old && end_order_.size() <= options_.remembered_max) return;
-    by_request_.erase(oldest->second.request);
+    by_request_.erase(oldest->second.asked.request);
     ends_.erase(oldest);
     end_order_.pop_front();
   }
@@ -390,7 +391,7 @@ void Reservations::Goodbye(PeerId peer) {
   MutexLock lock(&mu_);
   std::vector<ReservationToken> tokens;
   for (auto& [token, reservation] : open_) {
-    if (reservation.peer != peer) continue;
+    if (reservation.asked.peer != peer) continue;
     reservation.leaving = true;
     if (!reservation.busy) tokens.push_back(token);
   }

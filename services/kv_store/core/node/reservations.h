@@ -145,9 +145,16 @@ class Reservations {
  private:
   friend class LayerFill;
   enum class LayerState : uint8_t { kEmpty, kFilling, kFinished };
-  struct Reservation {
+  // What a reserve was asked for.
+  struct Asked {
+    ReserveRequestId request;
     PeerId peer = 0;
     TenantObjectKey key;
+    KvLayout layout;
+    bool operator==(const Asked&) const = default;
+  };
+  struct Reservation {
+    Asked asked;
     std::string source;
     int64_t since_ns = 0;
     int64_t last_sign_ns = 0;
@@ -155,22 +162,20 @@ class Reservations {
     bool leaving = false;                 // its peer has said goodbye
     std::shared_ptr<ArenaWriter> writer;  // nullptr while it is being reserved
     std::vector<LayerState> layers;
-    ReserveRequestId request;
-    KvLayout layout;
     std::optional<Digest> build;  // of a commit that got as far as the disk
   };
   struct End {
     TokenState state = TokenState::kUnknown;
     absl::StatusOr<Committed> outcome;  // what Commit answers
     int64_t at_ns = 0;
-    ReserveRequestId request;
+    Asked asked;
   };
   using Open = absl::flat_hash_map<ReservationToken, Reservation>;
   using Writers = std::vector<std::shared_ptr<ArenaWriter>>;
 
   // What a request that came before gets; nullopt: it did not. Waits for one that runs.
-  std::optional<ReserveResult> Repeated(PeerId peer, const TenantObjectKey& key, const ReserveItem& item,
-                                        Writers* freed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::optional<ReserveResult> Repeated(const Asked& asked, Writers* freed)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   ReservationToken NewToken() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status CheckBounds(PeerId peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool IsOverdue(const Reservation& reservation, int64_t now_ns) const {

@@ -89,6 +89,32 @@ TEST_F(StoreNodeTest, ARepeatedReserveThatCameTooLateIsToldThatItsTokenEnded) {
   EXPECT_EQ(ReserveAs({5, 6}, key).outcome, ReserveOutcome::kReserved) << "begun anew";
 }
 
+TEST_F(StoreNodeTest, ARequestIdStaysOfItsPeerKeyAndLayoutWhenItsTokenHasEnded) {
+  const ObjectKey key = Create(1), other = Create(2);
+  const ReserveResult committed = ReserveAs({1, 2}, key);
+  ASSERT_OK(SendAll(committed.token, 1));
+  ASSERT_OK(Commit(committed.token, 1));
+  const ReserveResult aborted = ReserveAs({3, 4}, other);
+  EXPECT_EQ(Abort(aborted.token), TokenState::kAborted);
+  const ReserveResult preempted = ReserveAs({5, 6}, other);
+  clock_.AdvanceMs(kTimeoutMs);
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(CodeOf(ReserveAs({1, 2}, key, 2).status), ErrorCode::kInvalidRequest) << "another peer";
+    EXPECT_EQ(CodeOf(ReserveAs({1, 2}, other).status), ErrorCode::kInvalidRequest);
+    EXPECT_EQ(CodeOf(ReserveAs({3, 4}, key).status), ErrorCode::kInvalidRequest);
+    EXPECT_EQ(CodeOf(ReserveAs({5, 6}, key).status), ErrorCode::kInvalidRequest);
+    const std::vector<ReserveItem> items = {
+        {.tenant = kTenant, .key = key, .layout = LayoutOf(kTokens, 3), .source = "", .request = {1, 2}}};
+    EXPECT_EQ(CodeOf(node_->Reserve(1, items).front().status), ErrorCode::kInvalidRequest)
+        << "another layout";
+    EXPECT_EQ(ReserveAs({1, 2}, key).token, committed.token);
+    EXPECT_EQ(ReserveAs({3, 4}, other).token, aborted.token);
+    EXPECT_EQ(ReserveAs({5, 6}, other).token, preempted.token);
+  }
+  clock_.AdvanceMs(600'000);
+  EXPECT_EQ(ReserveAs({1, 2}, other).outcome, ReserveOutcome::kReserved) << "forgotten, and free for others";
+}
+
 TEST_F(StoreNodeTest, ARequestIdIsOfOnePeerKeyAndLayout) {
   const ObjectKey key = Create(1), other = Create(2);
   const ReserveResult first = ReserveAs({1, 2}, key);
