@@ -105,6 +105,25 @@ TEST_F(ReopeningTest, ARefusedDeletionOfManyRowsIsUndone) {
   EXPECT_EQ(found, kRows);
 }
 
+// Of so many rows nobody keeps a list: such a deletion is synced, though it was not asked to be.
+TEST_F(ReopeningTest, ADeletionOfManyRowsHoldsThoughTheLogBehindItIsLost) {
+  constexpr int kRows = 5000;  // more than are deleted one by one
+  files_->SetLostOfFailedSyncs(100);
+  for (int round = 0; round < 8; ++round) {
+    WriteBatch rows;
+    for (int row = 0; row < kRows; ++row) rows.Put(Table::kObjects, "k" + std::to_string(row), "v");
+    ASSERT_OK(tables_->Write(rows, Sync::kYes));
+    WriteBatch deletion;
+    deletion.DeleteRange(Table::kObjects, "k", "l");
+    ASSERT_OK(tables_->Write(deletion, Sync::kNo));
+    FailAndRecover();
+    int found = 0;
+    ASSERT_OK(
+        tables_->Scan(Table::kObjects, [&](std::string_view, std::string_view) { return ++found > 0; }));
+    EXPECT_EQ(found, 0) << "round " << round;
+  }
+}
+
 TEST_F(ReopeningTest, AnErrorThatNoCallReturnedIsToldAndRecoveredFrom) {
   const std::string value(1 << 20, 'v');
   files_->FailNamed(RocksOp::kSync, ".sst", 1);

@@ -312,6 +312,8 @@ class RocksDbTableStore final : public TableStore {
     for (const WriteBatch::Change& change : batch.changes()) {
       EPIC_RETURN_IF_ERROR(FromRocksDb(Add(change, &changes)));
     }
+    // Which rows such a range had is not known: nothing could be written again.
+    options.sync |= changes.HasDeleteRange();
     const uint64_t mark = journal_.Mark();
     const rocksdb::Status status = JoinWrites(db(), options, &changes);
     if (status.ok() && options.sync) {
