@@ -51,8 +51,10 @@ absl::StatusOr<CreateResult> StoreCore::CreateContext(const NewContext& context)
 
 absl::StatusOr<std::vector<TokenId>> StoreCore::GetTokens(std::string_view tenant, const CacheId& id) {
   if (!reads_.bounded()) return GetTokensNow(tenant, id);
+  EPIC_ASSIGN_OR_RETURN(const ContextRecord record, records_.Get({std::string(tenant), id}));
   return InTime<absl::StatusOr<std::vector<TokenId>>>(
-      &reads_, [this, tenant = std::string(tenant), id] { return GetTokensNow(tenant, id); });
+      &reads_, [this, tenant = std::string(tenant), id] { return GetTokensNow(tenant, id); },
+      uint64_t{record.token_count} * sizeof(TokenId));
 }
 
 absl::StatusOr<ContextRecord> StoreCore::UpdateContext(std::string_view tenant, const CacheId& id,

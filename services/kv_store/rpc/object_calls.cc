@@ -105,7 +105,7 @@ grpc::ServerUnaryReactor* KvStoreRpcService::Commit(grpc::CallbackServerContext*
 grpc::ServerUnaryReactor* KvStoreRpcService::Abort(grpc::CallbackServerContext* context,
                                                    const v1::AbortRequest* request,
                                                    v1::AbortResponse* response) {
-  return Answer(parts_, context, "abort", response,
+  return Answer(disk_parts_, context, "abort", response,
                 [this, request](const RequestScope&) -> absl::StatusOr<v1::AbortResponse> {
                   EPIC_ASSIGN_OR_RETURN(const auto tokens, TokensOf(request->tokens()));
                   v1::AbortResponse answer;
