@@ -1,7 +1,6 @@
 // Mutated bytes into every decoder of this folder's formats: an error or a value, never a crash, and never a
 // value that does not encode to what was read. Checksums are put right in half of the rounds, so that what
 // lies behind them is reached. Prints its seed; more rounds run under the sanitizers.
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -13,6 +12,7 @@
 #include "common/testing/paths.h"
 #include "services/kv_store/core/rows.h"
 #include "services/kv_store/extents/extent_header.h"
+#include "services/kv_store/testing/mutate_bytes.h"
 
 namespace epic::kv_store {
 namespace {
@@ -21,23 +21,6 @@ constexpr int kRounds = 20'000;
 
 std::string Golden(const std::string& name) {
   return epic::testing::ReadFileOrDie(epic::testing::SourceDir() + "/services/kv_store/golden/" + name);
-}
-
-std::string Mutate(std::string bytes, Rng* rng) {
-  for (uint64_t changes = 1 + rng->Below(3); changes > 0 && !bytes.empty(); --changes) {
-    const size_t at = rng->Below(rng->Below(2) == 0 ? std::min<size_t>(bytes.size(), 64) : bytes.size());
-    switch (rng->Below(5)) {
-      case 0:
-        bytes.resize(at);
-        break;
-      case 1:
-        bytes.insert(at, rng->Below(13), static_cast<char>(rng->Next()));
-        break;
-      default:
-        bytes[at] = rng->Below(3) == 0 ? static_cast<char>(0xff) : static_cast<char>(rng->Next());
-    }
-  }
-  return bytes;
 }
 
 // Puts a CRC over [0, at) to `at`.
@@ -58,19 +41,19 @@ TEST(FormatFuzzTest, DecodersSurviveHostileBytes) {
     Rng rng(seed);
     for (int round = 0; round < kRounds; ++round) {
       const bool mend = rng.Below(2) == 0;
-      std::string bytes = Mutate(entries[rng.Below(2)], &rng);
+      std::string bytes = MutateBytes(entries[rng.Below(2)], &rng);
       if (mend && bytes.size() > 4) MendCrc(&bytes, bytes.size() - 4);
       if (const auto entry = DecodeObjectEntry(AsBytes(bytes)); entry.ok()) {
         ++accepted;
         EXPECT_EQ(EncodeObjectEntry(*entry), bytes);
       }
-      bytes = Mutate(tombstone, &rng);
+      bytes = MutateBytes(tombstone, &rng);
       if (mend && bytes.size() > 4) MendCrc(&bytes, bytes.size() - 4);
       if (const auto decoded = DecodeTombstone(AsBytes(bytes)); decoded.ok()) {
         ++accepted;
         EXPECT_EQ(EncodeTombstone(*decoded), bytes);
       }
-      bytes = Mutate(header, &rng);
+      bytes = MutateBytes(header, &rng);
       if (mend) MendCrc(&bytes, 20);
       if (const auto decoded = DecodeExtentHeader(AsBytes(bytes)); decoded.ok()) {
         ++accepted;

@@ -5,6 +5,7 @@
 #define EPIC_SERVICES_KV_STORE_TESTING_FAULTY_TABLE_STORE_H_
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -99,6 +100,9 @@ class FaultyTableStore final : public TableStore {
   }
   uint64_t PhysicalBytes() override { return inner_->PhysicalBytes(); }
   uint64_t FreeBytes() override { return inner_->FreeBytes(); }
+  void SetErrorSink(std::function<void(const absl::Status&)> sink) override {
+    inner_->SetErrorSink(std::move(sink));
+  }
   absl::Status Reclaim() override { return inner_->Reclaim(); }
 
  private:

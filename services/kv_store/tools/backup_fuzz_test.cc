@@ -1,7 +1,6 @@
 // Mutated backups into the reader: an error or the entries that the bytes say, never a crash. In half of the
 // rounds the checksums of one entry are put right again, so that what lies behind them is reached. Prints its
 // seeds.
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -11,29 +10,13 @@
 #include "common/base/crc32c.h"
 #include "common/base/random.h"
 #include "common/testing/paths.h"
+#include "services/kv_store/testing/mutate_bytes.h"
 #include "services/kv_store/tools/backup_format.h"
 
 namespace epic::kv_store {
 namespace {
 
 constexpr int kRounds = 20'000;
-
-std::string Mutate(std::string bytes, Rng* rng) {
-  for (uint64_t changes = 1 + rng->Below(3); changes > 0 && !bytes.empty(); --changes) {
-    const size_t at = rng->Below(bytes.size());
-    switch (rng->Below(5)) {
-      case 0:
-        bytes.resize(at);
-        break;
-      case 1:
-        bytes.insert(at, rng->Below(13), static_cast<char>(rng->Next()));
-        break;
-      default:
-        bytes[at] = rng->Below(3) == 0 ? static_cast<char>(0xff) : static_cast<char>(rng->Next());
-    }
-  }
-  return bytes;
-}
 
 void MendCrc(std::string* bytes) {
   if (bytes->size() < sizeof(uint32_t)) return;
@@ -64,7 +47,7 @@ TEST(BackupFuzzTest, DecodersSurviveHostileBytes) {
     for (int round = 0; round < kRounds; ++round) {
       const bool mend = rng.Below(2) == 0;
       const Piece& piece = pieces[rng.Below(pieces.size())];
-      std::string bytes = Mutate(piece.bytes, &rng);
+      std::string bytes = MutateBytes(piece.bytes, &rng);
       if (mend) MendCrc(&bytes);
       if (piece.kind == BackupKind::kEnd) {
         if (const auto end = DecodeBackupEnd(AsBytes(bytes)); end.ok()) ++accepted;
@@ -72,7 +55,7 @@ TEST(BackupFuzzTest, DecodersSurviveHostileBytes) {
         ++accepted;
         EXPECT_EQ(EncodeBackupEntry(*entry).substr(kBackupFrameBytes), bytes);
       }
-      bytes = Mutate(golden.substr(0, kBackupHeaderBytes), &rng);
+      bytes = MutateBytes(golden.substr(0, kBackupHeaderBytes), &rng);
       bytes.resize(kBackupHeaderBytes);
       if (mend) MendCrc(&bytes);
       if (const auto header = DecodeBackupHeader(AsBytes(bytes)); header.ok()) {

@@ -1,5 +1,6 @@
-// A store in a folder of its own, as `epic serve` would open it, whose syncs of RocksDB are counted; and
-// objects whose bytes say whose they are. Benches only.
+// A store in a folder of its own, with the waits for the disk that `epic serve` has by default, but neither
+// scrubbed nor warmed up, whose syncs of RocksDB are counted; and objects whose bytes say whose they are.
+// Benches only.
 #ifndef EPIC_SERVICES_KV_STORE_TESTING_BENCH_BENCH_STORE_H_
 #define EPIC_SERVICES_KV_STORE_TESTING_BENCH_BENCH_STORE_H_
 
@@ -13,7 +14,10 @@
 
 #include "common/base/bytes.h"
 #include "common/base/check.h"
+#include "common/base/clock.h"
+#include "common/config/config.h"
 #include "rocksdb/env.h"
+#include "services/kv_store/config/store_config.h"
 #include "services/kv_store/core/store_core.h"
 #include "services/kv_store/extents/extent_slab_store.h"
 #include "services/kv_store/extents/posix_file_system.h"
@@ -49,11 +53,14 @@ class BenchStore {
     Close();
     auto tables = OpenRocksDbTables({.dir = options_.dir + "/rocksdb", .env = env_.get()});
     EPIC_CHECK(tables.ok());
+    const StoreOptions process = StoreOptionsOf(DefaultConfig().store, SystemClock::Get()).store;
     StoreOptions store{.memory_bytes = options_.memory_bytes,
                        .disk_bytes_max = options_.disk_bytes_max,
                        .make_slabs = nullptr,
                        .watermarks = {},
                        .quotas = {},
+                       .disk_wait_ms = process.disk_wait_ms,
+                       .disk_probe_ms = process.disk_probe_ms,
                        .writer = {},
                        .scrubber = {}};
     if (options_.extents) {
