@@ -87,7 +87,8 @@ class KvObject {
   // Errors: what ended the object; it has no more layers then than it had, and should be let go of.
   virtual absl::Status WaitLayer(uint32_t /*layer*/) const { return absl::OkStatus(); }
   // Calls `ready` once, as soon as WaitLayer(layer) would not block: within this call or on the thread that
-  // brings the layers, where it must be cheap and must not block. For those who must not block either.
+  // brings the layers or ends them, where it must be cheap and must not block. For those who must not block
+  // either.
   virtual void OnLayer(uint32_t /*layer*/, std::function<void()> ready) const { ready(); }
 };
 

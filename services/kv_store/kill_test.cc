@@ -2,6 +2,11 @@
 // pipe what was acknowledged; it is killed at a random moment. After that every acknowledged record is there
 // with its token ids, every deletion holds, and every object is exactly right or a miss. The same directory
 // goes through many lives. Prints its seed.
+//
+// faults/process_kill_test.cc kills the whole process behind its gRPC door, with random settings;
+// erase_kill_test.cc kills one erasure at known steps. Here alone the store is killed that `epic serve`
+// embeds, with no door before it: what its own calls acknowledged counts, as soon as they return. And without
+// waits of bounded time: each call is made on its caller's thread.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>

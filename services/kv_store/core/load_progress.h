@@ -37,8 +37,8 @@ class LoadProgress {
   bool HasFailed() const { return failed_.load(std::memory_order_acquire); }
   // Returns when the layer is ready. Errors: that of Fail.
   absl::Status Wait(uint32_t layer) const ABSL_LOCKS_EXCLUDED(mu_);
-  // Calls `then` once, when Wait would not block: within this call, or on the thread that loads, where it
-  // must not block.
+  // Calls `then` once, when Wait would not block: within this call, or on the thread that brings the layers
+  // or ends them, where it must not block.
   void When(uint32_t layer, std::function<void()> then) const ABSL_LOCKS_EXCLUDED(mu_);
 
  private:

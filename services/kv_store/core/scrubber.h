@@ -1,5 +1,7 @@
-// The thread that re-reads what lies on disk, pass after pass, at a bounded rate: bytes that nobody asks for
-// go bad unseen. What a pass does is its owner's (store_core.h); here is when. Thread-safe.
+// A thread that makes pass after pass at a bounded rate. The store has several: one re-reads what lies on
+// disk, as bytes that nobody asks for go bad unseen; one, once, fills memory after a start (warm_up.h); and
+// two are but timers: of loads that are late, and of probes of a slow disk (store_patience.cc). What a pass
+// does is its owner's (store_core.h); here is when. Thread-safe.
 #ifndef EPIC_SERVICES_KV_STORE_CORE_SCRUBBER_H_
 #define EPIC_SERVICES_KV_STORE_CORE_SCRUBBER_H_
 

@@ -2,9 +2,10 @@
 //
 // RecordTable and ObjectTable hold the state and the rules; this class moves the bytes and keeps the order:
 // rows first, then memory, then the answer. Changes of one context are serialised by a KeyLock, so that many
-// contexts share one sync of the disk. Threads: any; one of its own (WriteBehind), on which objects are
-// written and housekeeping runs; and a few that read objects for those who take them layer by layer. Objects
-// may outlive the store; writers may not.
+// contexts share one sync of the disk. Called from any thread. Of its own it has one that writes objects and
+// keeps house (WriteBehind), one that erases (Eraser), those that read objects layer by layer and those that
+// scrub, warm up, look after late loads and probe a slow disk (Scrubber), and those of calls that wait for
+// the disk (DiskCalls). Objects may outlive the store; writers may not.
 //
 // Order on disk. Record, token ids and the end of a tombstone are one synced batch; a removal (record, token
 // ids, object entries, slabs, tombstone) is another. Slabs are written and synced under a number of their
