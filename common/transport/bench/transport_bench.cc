@@ -1,196 +1,231 @@
-// Bandwidth of fetches over UCX on the loopback device, beside what UCX itself and a plain socket reach
-// there.
+// The transport bench: bandwidth, latency and CPU of fetches from another process on this host, by path and
+// size, beside what memcpy, a plain socket and UCX's own bench reach.
 //
-//   epic_transport_bench [RUNS] [MIB]      runs of each kind, interleaved (9); bytes of a fetch (8 MiB)
-//   epic_transport_bench serve|sink ...    its own other ends
+//   epic_transport_bench [--only bandwidth,latency] [--ways NAME,...] [--runs N] [--size MIB]
+//                        [--quick] [--json]
+//   epic_transport_bench peer ...    its own other process
 //
-// Each run moves about the same number of bytes from another process to this one: fetches of one layer, two
-// at a time, checked as always; `ucp_am_bw` of ucx_perftest; and a socket. Prints the medians and the ratio.
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
+// Everything is compared byte by byte before anything is timed; a wrong byte is a non-zero exit. What is
+// compared takes turns: each run times every way once for each size. Fetches are those of a reader: every
+// block is checked and the lease confirmed. Bandwidth: one transfer at a time where a thread copies, two over
+// a connection. Bars depend on the machine: they are reported, not enforced. CPU is that of both processes.
 #include <algorithm>
 #include <cstdio>
-#include <iostream>
+#include <cstdlib>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
-#include <thread>
+#include <string_view>
 #include <vector>
 
-#include "common/base/clock.h"
-#include "common/transport/testing/end_of_fetch.h"
-#include "common/transport/testing/test_source.h"
-#include "common/transport/ucx/testing/child.h"
-#include "common/transport/ucx/testing/text_door.h"
-#include "common/transport/ucx/ucx_node.h"
+#include "common/transport/bench/testing/bench_report.h"
+#include "common/transport/bench/testing/ways.h"
 
 namespace epic::transport {
 namespace {
 
-constexpr double kMib = 1024.0 * 1024.0;
-constexpr int kFetches = 64;  // of each run
-constexpr const char* kPort = "13391";
+constexpr uint64_t kKib = 1024;
+constexpr uint64_t kMibBytes = kKib * 1024;
+constexpr uint64_t kBarBytes = 8 * kMibBytes;  // the bars are about transfers of this size
+constexpr uint64_t kSmall[] = {4 * kKib, 64 * kKib};
 
-// One layer of so many MiB: heads of 512 KiB.
-KvLayout BenchLayout(uint32_t mib) {
-  return {.layers = 1, .kv_heads = mib, .head_dim = 64, .tokens = 4096, .dtype = KvDtype::kBf16};
+struct Flags {
+  bool bandwidth = true;
+  bool latency = true;
+  int runs = 9;
+  std::vector<uint64_t> sizes = {64 * kKib, kMibBytes, kBarBytes, 64 * kMibBytes};
+  uint64_t sample_bytes = 256 * kMibBytes;  // of each way, size and run
+  int small_fetches = 300;                  // of each way, size and run
+  std::string ways;                         // names, with commas around them; empty: all
+  bool json = false;
+};
+
+struct Entry {
+  std::unique_ptr<Way> way;
+  int at_a_time = 1;    // for bandwidth
+  bool moves = true;    // bandwidth means something
+  bool answers = true;  // latency does
+};
+
+std::string SizeText(uint64_t bytes) {
+  return bytes < kMibBytes ? std::to_string(bytes / kKib) + " KiB"
+                           : std::to_string(bytes / kMibBytes) + " MiB";
 }
 
-double Seconds(int64_t since_ns) {
-  return static_cast<double>(SystemClock::Get()->SteadyNs() - since_ns) * 1e-9;
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
-}
-
-int Serve(uint32_t mib) {
-  TestSource source(1);
-  source.Put(1, BenchLayout(mib));
-  const auto node = UcxNode::Start({.source = &source});
-  if (!node.ok()) return 1;
-  std::cout << "ready" << std::endl;
-  std::string line;
-  while (std::getline(std::cin, line)) std::cout << ToHex(*(*node)->IssueTicket()) << std::endl;
-  return 0;
-}
-
-// Writes `count` times `bytes` to whoever listens at `port` of the loopback device.
-int Sink(uint16_t port, size_t bytes, int count) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{.sin_family = AF_INET, .sin_port = htons(port)};
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return 1;
-  const std::vector<char> data(bytes, 'x');
-  for (int i = 0; i < count; ++i) {
-    for (size_t at = 0; at < bytes;) {
-      const ssize_t written = write(fd, data.data() + at, bytes - at);
-      if (written <= 0) return 1;
-      at += static_cast<size_t>(written);
-    }
-  }
-  return 0;
-}
-
-class ChildDoor final : public TicketSource {
+class Bench {
  public:
-  explicit ChildDoor(Child* child) : child_(child) {}
-  void Ask(std::function<void(absl::StatusOr<std::string>)> done) override {
-    child_->Say("ticket");
-    done(FromHex(child_->Hear().value_or("")));
+  Bench(const std::string& program, const Flags& flags)
+      : flags_(flags), report_(flags.json), objects_(Sizes()), peer_(program, Sizes()) {
+    shared_ = {.peer = &peer_, .objects = &objects_};
+    shared_.buffers.assign(2, std::vector<std::byte>(Sizes().back()));
+    Add({.way = MakeMemcpyWay(&shared_), .answers = false});
+    Add({.way = MakeInprocWay(&shared_)});
+    Add({.way = MakeShmWay(&shared_)});
+    Add({.way = MakeShmHoldWay(&shared_, /*check=*/false), .moves = false});
+    Add({.way = MakeShmHoldWay(&shared_, /*check=*/true), .answers = false});
+    Add({.way = MakeGrpcWay(&shared_), .at_a_time = 2});
+    Add({.way = MakeUcxWay(&shared_), .at_a_time = 2});
+    Add({.way = MakeSocketWay(&shared_), .at_a_time = 2});
+    Add({.way = MakePerftestWay(), .at_a_time = 2, .answers = false});
+  }
+
+  int Run() {
+    for (const Entry& entry : entries_) CheckBytes(entry);
+    if (!report_.all_right()) return report_.Finish();
+    if (flags_.bandwidth) TimeBandwidth();
+    if (flags_.latency) TimeLatency();
+    return report_.Finish();
   }
 
  private:
-  Child* const child_;
-};
+  using Samples = std::map<std::pair<std::string, uint64_t>, std::vector<double>>;  // by way and size
 
-// MiB/s of `fetches` fetches, two at a time; 0 when one failed.
-double FetchRate(Path* path, const std::shared_ptr<const Region>& region,
-                 std::vector<std::vector<std::byte>>* buffers, int fetches) {
-  std::vector<std::shared_ptr<EndOfFetch>> endings;
-  const int64_t start_ns = SystemClock::Get()->SteadyNs();
-  for (int i = 0; i < fetches; ++i) {
-    if (i >= 2 && !endings[i - 2]->Wait().ok()) return 0;
-    endings.push_back(std::make_shared<EndOfFetch>());
-    FetchRequest request{.region = region,
-                         .ranges = {{.layer = 0, .to = (*buffers)[i % buffers->size()]}},
-                         .deadline_steady_ns = start_ns + 60'000'000'000};
-    path->Fetch(std::move(request), endings.back());
+  std::vector<uint64_t> Sizes() const {
+    std::vector<uint64_t> all(std::begin(kSmall), std::end(kSmall));
+    for (const uint64_t bytes : flags_.sizes) {
+      if (bytes > all.back()) all.push_back(bytes);
+    }
+    return all;
   }
-  for (const auto& ending : endings) {
-    if (!ending->Wait().ok()) return 0;
+  void Add(Entry entry) {
+    if (entry.way == nullptr) {
+      report_.CheckRight("a path could be made", false);
+      return;
+    }
+    const std::string name = "," + entry.way->name() + ",";
+    if (!flags_.ways.empty() && flags_.ways.find(name) == std::string::npos) return;
+    entries_.push_back(std::move(entry));
   }
-  return static_cast<double>(region->layout.LayerBytes()) * fetches / kMib / Seconds(start_ns);
-}
 
-// The "overall" bandwidth of the last line that ucx_perftest prints; 0 when there is none.
-double PerftestRate(size_t bytes, int count) {
-  const std::vector<std::string> environment = {"UCX_TLS=tcp", "UCX_NET_DEVICES=lo"};
-  std::vector<std::string> arguments = {
-      "ucx_perftest",        "-p", kPort, "-t", "ucp_am_bw", "-s", std::to_string(bytes), "-n",
-      std::to_string(count), "-w", "4"};
-  Child server(arguments, environment);
-  arguments.insert(arguments.begin() + 1, "127.0.0.1");
-  for (int tries = 0; tries < 20; ++tries) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until the server listens
-    Child client(arguments, environment);
-    while (const auto line = client.Hear()) {
-      double rate = 0;
-      if (std::sscanf(line->c_str(), "Final: %*s %*s %*s %*s %*s %lf", &rate) == 1) return rate;
+  void CheckBytes(const Entry& entry) {
+    bool right = true;
+    for (const uint64_t bytes : Sizes()) right = right && entry.way->IsRight(bytes);
+    report_.CheckRight(entry.way->name() + ": the bytes are right", right);
+  }
+
+  std::optional<Sample> Take(const Entry& entry, uint64_t bytes, uint64_t in_all, int at_a_time) {
+    const int count = static_cast<int>(std::min<uint64_t>(1000, std::max<uint64_t>(4, in_all / bytes)));
+    if (at_a_time > 0 && !entry.way->Move(bytes, 2, at_a_time).has_value()) return std::nullopt;
+    return entry.way->Move(bytes, count, at_a_time);
+  }
+
+  void TimeBandwidth() {
+    Samples rate;
+    Samples cpu;
+    for (int run = 0; run < flags_.runs; ++run) {
+      for (const uint64_t bytes : flags_.sizes) {
+        for (const Entry& entry : entries_) {
+          if (!entry.moves) continue;
+          const auto sample = Take(entry, bytes, flags_.sample_bytes, entry.at_a_time);
+          if (!sample.has_value()) continue;
+          rate[{entry.way->name(), bytes}].push_back(sample->mib_per_s);
+          if (sample->cpu_s_per_gb >= 0) cpu[{entry.way->name(), bytes}].push_back(sample->cpu_s_per_gb);
+        }
+      }
+    }
+    std::map<std::pair<std::string, uint64_t>, double> median;
+    for (const uint64_t bytes : flags_.sizes) {
+      for (const Entry& entry : entries_) {
+        if (!entry.moves) continue;
+        const std::pair<std::string, uint64_t> key(entry.way->name(), bytes);
+        const std::string what = entry.way->name() + ", " + SizeText(bytes);
+        median[key] = report_.Measure(what + ", MiB/s", rate[key]);
+        if (!cpu[key].empty()) report_.Measure(what + ", CPU s/GB", cpu[key]);
+      }
+    }
+    Compare(median, "ucx", "ucp_am_bw", 0.85);
+    Compare(median, "shm copying", "memcpy", 0.8);
+  }
+
+  void Compare(const std::map<std::pair<std::string, uint64_t>, double>& median, const std::string& ours,
+               const std::string& other, double target) {
+    const auto mine = median.find({ours, kBarBytes});
+    const auto theirs = median.find({other, kBarBytes});
+    if (mine == median.end() || theirs == median.end() || theirs->second == 0) return;
+    report_.CheckAtLeast(ours + " / " + other + ", " + SizeText(kBarBytes), mine->second / theirs->second,
+                         target);
+  }
+
+  void TimeLatency() {
+    Samples middle;
+    Samples slow;
+    for (int run = 0; run < flags_.runs; ++run) {
+      for (const uint64_t bytes : kSmall) {
+        for (const Entry& entry : entries_) {
+          if (!entry.answers) continue;
+          const auto sample = Take(entry, bytes, bytes * static_cast<uint64_t>(flags_.small_fetches), 1);
+          if (!sample.has_value()) continue;
+          middle[{entry.way->name(), bytes}].push_back(Quantile(sample->seconds, 0.5) * 1e6);
+          slow[{entry.way->name(), bytes}].push_back(Quantile(sample->seconds, 0.99) * 1e6);
+        }
+      }
+    }
+    for (const uint64_t bytes : kSmall) {
+      for (const Entry& entry : entries_) {
+        if (!entry.answers) continue;
+        const std::string what = entry.way->name() + ", " + SizeText(bytes);
+        report_.Measure(what + ", p50 us", middle[{entry.way->name(), bytes}]);
+        report_.Measure(what + ", p99 us", slow[{entry.way->name(), bytes}]);
+      }
     }
   }
-  return 0;
+
+  const Flags flags_;
+  BenchReport report_;
+  BenchObjects objects_;
+  BenchPeer peer_;
+  WayShared shared_;
+  std::vector<Entry> entries_;
+};
+
+[[noreturn]] void Refuse(const char* program) {
+  std::fprintf(
+      stderr,
+      "usage: %s [--only bandwidth|latency] [--ways NAME,...] [--runs N] [--size MIB] [--quick] [--json]\n"
+      "  --ways  of: memcpy, inproc, shm copying, shm hold, \"shm hold, checked\", grpc, ucx, socket, "
+      "ucp_am_bw\n",
+      program);
+  std::exit(2);
 }
 
-double SocketRate(const std::string& self, std::vector<std::byte>* buffer, int count) {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{.sin_family = AF_INET};
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  if (bind(listener, reinterpret_cast<sockaddr*>(&address), size) != 0 || listen(listener, 1) != 0 ||
-      getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    return 0;
+Flags ParseFlags(int argc, char** argv) {
+  Flags flags;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view flag = argv[i];
+    const bool has_value = i + 1 < argc;
+    if (flag == "--quick") {
+      flags.runs = 3;
+      flags.sizes = {64 * kKib, kBarBytes};
+      flags.sample_bytes = 64 * kMibBytes;
+      flags.small_fetches = 100;
+    } else if (flag == "--json") {
+      flags.json = true;
+    } else if (flag == "--runs" && has_value) {
+      flags.runs = std::max(1, std::atoi(argv[++i]));
+    } else if (flag == "--ways" && has_value) {
+      flags.ways = "," + std::string(argv[++i]) + ",";
+    } else if (flag == "--size" && has_value) {
+      flags.sizes = {std::strtoull(argv[++i], nullptr, 10) * kMibBytes};
+    } else if (flag == "--only" && has_value) {
+      flags.bandwidth = std::string_view(argv[i + 1]) == "bandwidth";
+      flags.latency = std::string_view(argv[++i]) == "latency";
+      if (!flags.bandwidth && !flags.latency) Refuse(argv[0]);
+    } else {
+      Refuse(argv[0]);
+    }
   }
-  Child sender({self, "sink", std::to_string(ntohs(address.sin_port)), std::to_string(buffer->size()),
-                std::to_string(count)});
-  const int fd = accept(listener, nullptr, nullptr);
-  const int64_t start_ns = SystemClock::Get()->SteadyNs();
-  uint64_t total = 0;
-  while (const ssize_t got = read(fd, buffer->data(), buffer->size())) {
-    if (got < 0) break;
-    total += static_cast<uint64_t>(got);
-  }
-  const double rate = static_cast<double>(total) / kMib / Seconds(start_ns);
-  close(fd);
-  close(listener);
-  return total == buffer->size() * static_cast<uint64_t>(count) ? rate : 0;
-}
-
-int Bench(const std::string& self, int runs, uint32_t mib) {
-  Child child({self, "serve", std::to_string(mib)});
-  if (child.Hear() != "ready") return 1;
-  TestSource twin(1);
-  const auto region = twin.Put(1, BenchLayout(mib));
-  const auto node = UcxNode::Start({});
-  if (!node.ok()) return 1;
-  const auto path = (*node)->MakePath(std::make_shared<ChildDoor>(&child), {});
-  std::vector<std::vector<std::byte>> buffers(2, std::vector<std::byte>(region->layout.LayerBytes()));
-  // Right before fast; warms up, too.
-  if (FetchRate(path.get(), region, &buffers, 4) == 0) return 1;
-  const ByteSpan right = twin.Bytes(*region, 0);
-  for (const auto& buffer : buffers) {
-    if (!std::equal(right.begin(), right.end(), buffer.begin())) return 1;
-  }
-  std::vector<double> ours;
-  std::vector<double> perftest;
-  std::vector<double> plain;
-  std::printf("%u MiB, %d of them a run, MiB/s\nrun  fetch  ucp_am_bw  socket\n", mib, kFetches);
-  for (int run = 0; run < runs; ++run) {
-    ours.push_back(FetchRate(path.get(), region, &buffers, kFetches));
-    perftest.push_back(PerftestRate(region->layout.LayerBytes(), kFetches));
-    plain.push_back(SocketRate(self, &buffers[0], kFetches));
-    std::printf("%3d  %5.0f  %9.0f  %6.0f\n", run, ours.back(), perftest.back(), plain.back());
-    std::fflush(stdout);
-  }
-  std::printf("median fetch %.0f, ucp_am_bw %.0f (%.0f %%), socket %.0f (%.0f %%)\n", Median(ours),
-              Median(perftest), 100 * Median(ours) / Median(perftest), Median(plain),
-              100 * Median(ours) / Median(plain));
-  return 0;
+  return flags;
 }
 
 }  // namespace
 }  // namespace epic::transport
 
 int main(int argc, char** argv) {
-  const std::string mode = argc > 1 ? argv[1] : "9";
-  if (mode == "serve" && argc == 3) {
-    return epic::transport::Serve(static_cast<uint32_t>(std::stoul(argv[2])));
+  if (argc > 2 && std::string_view(argv[1]) == "peer") {
+    return epic::transport::RunBenchPeer(std::vector<std::string>(argv + 2, argv + argc));
   }
-  if (mode == "sink" && argc == 5) {
-    return epic::transport::Sink(static_cast<uint16_t>(std::stoul(argv[2])), std::stoull(argv[3]),
-                                 std::stoi(argv[4]));
-  }
-  return epic::transport::Bench(argv[0], std::stoi(mode), argc > 2 ? std::stoul(argv[2]) : 8);
+  const epic::transport::Flags flags = epic::transport::ParseFlags(argc, argv);
+  epic::transport::Bench bench(argv[0], flags);
+  return bench.Run();
 }
