@@ -233,6 +233,7 @@ void GrpcCore::Transfer::StartStream() {
   request.set_lease(lease.number);
   request.set_first_layer(runs_[run_].first);
   request.set_layers(runs_[run_].layers);
+  request.set_keep_lease(true);
   auto stream = std::make_unique<Stream>(*core_->options_.channel, shared_from_this());
   SetDeadline(stream->context().get(), core_->LeftNs(request_.deadline_steady_ns));
   if (!SetContext(stream->context())) return End(*ending());

@@ -4,8 +4,8 @@
 // One stream for each run of neighbouring layers, one run after the other, checked while its parts are copied
 // out of gRPC's buffers; after the last one the node is asked whether the lease was held. Layers come in
 // order: one that is waited for holds up those behind it in the same fetch. Callbacks come on gRPC's threads
-// or the path's own, for one fetch one at a time. Mind that a node releases the lease of a stream that is
-// cancelled: what is cancelled here, or late, is acquired anew.
+// or the path's own, for one fetch one at a time. Fetches by the same lease do not disturb one another: it
+// stays when one is cancelled, and is released by whoever acquired it.
 #ifndef EPIC_COMMON_TRANSPORT_GRPC_GRPC_PATH_H_
 #define EPIC_COMMON_TRANSPORT_GRPC_GRPC_PATH_H_
 

@@ -3,13 +3,16 @@
 #include <grpcpp/impl/codegen/proto_utils.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "common/base/crc32c.h"
+#include "common/base/mutex.h"
 #include "common/rpc/kv_store/item_status.h"
 #include "common/rpc/kv_store/layer_part.h"
 #include "common/rpc/kv_store/object_convert.h"
@@ -187,12 +190,15 @@ class LayerSender final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
       ok ? SendPart() : End(ClientGone());
     });
   }
-  void OnCancel() override { call_.Cancel(/*by_client=*/true); }
+  void OnCancel() override {
+    call_.Cancel(/*by_client=*/true);
+    EndWait();
+  }
   void OnDone() override {
     guard_.Disarm();
     call_.Report();
     // Known for sure only now: the last write may fail before gRPC tells of the cancellation.
-    if (call_.scope().cancel.cancelled()) {
+    if (call_.scope().cancel.cancelled() && !request_.keep_lease()) {
       parts_->rpc->executor->Submit([node = parts_->node, peer = request_.peer(), lease = lease_] {
         node->Release(peer, std::span<const LeaseId>(&lease, 1));
       });
@@ -220,13 +226,7 @@ class LayerSender final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     if (layer_ == end_) return End(absl::OkStatus());
     absl::StatusOr<ObjectPtr> object = parts_->node->Read(request_.peer(), lease_);
     if (!object.ok()) return EndLease(object.status());
-    // Waits without a thread: the next step begins when the layer has come, or never will.
-    if (layer_ >= (*object)->ReadyLayers()) {
-      return (*object)->OnLayer(layer_, [this, object = *object] {
-        parts_->rpc->executor->Submit(
-            [this, object] { object->WaitLayer(layer_).ok() ? SendPart() : EndLost(); });
-      });
-    }
+    if (layer_ >= (*object)->ReadyLayers()) return WaitForLayer(*std::move(object));
     const ByteSpan slab = (*object)->Layer(layer_);
     const ByteSpan data = slab.subspan(offset_, std::min<uint64_t>(kMaxPartBytes, slab.size() - offset_));
     LayerPartHead head{.layer = layer_, .offset = offset_, .data_crc32c = Crc32c(0, data)};
@@ -241,6 +241,32 @@ class LayerSender final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     StartWrite(&bytes_);
   }
 
+  // Waits without a thread: the next step begins when the layer has come, or never will, or the client goes.
+  void WaitForLayer(ObjectPtr object) ABSL_LOCKS_EXCLUDED(mu_) {
+    const uint32_t layer = layer_;
+    auto turn = std::make_shared<std::atomic<bool>>(false);
+    {
+      MutexLock lock(&mu_);
+      waiting_ = turn;
+    }
+    if (call_.scope().cancel.cancelled()) return EndWait();
+    // From here on whoever takes the turn may end the stream.
+    const HostObject& waited_for = *object;
+    waited_for.OnLayer(layer, [this, layer, turn, object = std::move(object)] {
+      if (turn->exchange(true)) return;
+      parts_->rpc->executor->Submit(
+          [this, layer, object] { object->WaitLayer(layer).ok() ? SendPart() : EndLost(); });
+    });
+  }
+  void EndWait() ABSL_LOCKS_EXCLUDED(mu_) {
+    std::shared_ptr<std::atomic<bool>> turn;
+    {
+      MutexLock lock(&mu_);
+      turn.swap(waiting_);
+    }
+    if (turn == nullptr || turn->exchange(true)) return;
+    parts_->rpc->executor->Submit([this] { End(ClientGone()); });
+  }
   void EndLost() {
     EndLease(Error(ErrorCode::kLeaseEnded,
                    "the rest of the object could not be read from disk; acquire it again to hear why"));
@@ -268,6 +294,10 @@ class LayerSender final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   const StreamParts* const parts_;
   RpcCall call_;  // synchronises itself
   const StreamPlace place_;
+
+  Mutex mu_;
+  // True once somebody has taken the next step; nullptr: nothing is waited for.
+  std::shared_ptr<std::atomic<bool>> waiting_ ABSL_GUARDED_BY(mu_);
 
   // Of the step that runs: one at a time.
   StallGuard guard_;

@@ -96,11 +96,12 @@ class StreamingCallsTest : public ::testing::Test {
     }
     return true;
   }
-  grpc::ByteBuffer ReadRequest(const RemoteLease& lease) {
+  grpc::ByteBuffer ReadRequest(const RemoteLease& lease, bool keep_lease = false) {
     v1::ReadLayersRequest request;
     request.set_peer(kPeer);
     request.set_incarnation(lease.incarnation);
     request.set_lease(lease.number);
+    request.set_keep_lease(keep_lease);
     grpc::ByteBuffer bytes;
     bool own = false;
     EXPECT_TRUE(grpc::SerializationTraits<v1::ReadLayersRequest>::Serialize(request, &bytes, &own).ok());
@@ -226,6 +227,30 @@ TEST_F(StreamingCallsTest, AReaderThatGoesAwayDisturbsNoLoad) {
   EXPECT_TRUE(process_.store()->Where(kTenant, key).in_memory);
   EXPECT_TRUE(Soon([&] { return process_.node()->lease_counts().held == 0; }));
   EXPECT_TRUE(Soon([&] { return process_.door()->streams() == 0; }));
+  EXPECT_TRUE(Soon([&] { return process_.store()->Usage().leased_objects == 0; }));
+}
+
+// Also while nothing is sent: the disk may take its time.
+TEST_F(StreamingCallsTest, AReaderThatGoesAwayWhileALayerIsReadFreesItsLeaseAtOnce) {
+  const ObjectKey key = PutCold(5);
+  gate_->CloseAt(1);
+  for (const bool keeps : {false, true}) {
+    const RemoteLease lease = Lease(key);
+    {
+      ByteStream stream(*channel_, "ReadLayers", 20'000);
+      ASSERT_TRUE(stream.Write(ReadRequest(lease, keeps)));
+      ASSERT_TRUE(stream.WritesDone());
+      EXPECT_EQ(NextLayer(&stream, 5), 0u);
+      gate_->WaitForAReader();
+    }  // cancelled
+    EXPECT_TRUE(Soon([&] { return process_.door()->streams() == 0; }));
+    if (!keeps) {
+      EXPECT_TRUE(Soon([&] { return process_.node()->lease_counts().held == 0; }));
+    }
+    EXPECT_EQ(Confirms(lease), keeps);
+  }
+  gate_->Open();
+  process_.store()->DrainLoads();
   EXPECT_TRUE(Soon([&] { return process_.store()->Usage().leased_objects == 0; }));
 }
 
