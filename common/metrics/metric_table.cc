@@ -26,11 +26,12 @@ std::vector<std::string_view> OutcomeCodes() {
 
 // The calls of KvStoreService, as RpcEvent names them.
 std::vector<std::string_view> StoreCalls() {
-  return {"create_context", "get_contexts", "find_by_name", "get_tokens", "list_contexts", "update_context",
-          "delete_context", "set_state",    "touch",        "usage",      "attach",        "reserve",
-          "heartbeat",      "write_layers", "commit",       "abort",      "acquire",       "read_layers",
-          "confirm",        "renew",        "release",      "exists",     "drop",          "subscribe",
-          "inventory",      "explain"};
+  return {"create_context", "get_contexts",     "find_by_name", "get_tokens",   "list_contexts",
+          "update_context", "delete_context",   "set_state",    "touch",        "usage",
+          "attach",         "reserve",          "heartbeat",    "write_layers", "commit",
+          "abort",          "acquire",          "read_layers",  "confirm",      "renew",
+          "release",        "exists",           "drop",         "subscribe",    "inventory",
+          "explain",        "issue_lane_ticket"};
 }
 
 std::vector<MetricDescriptor> MakeTable() {

@@ -74,7 +74,8 @@ class KvObject {
  public:
   virtual ~KvObject() = default;
   virtual const KvLayout& layout() const = 0;
-  // Hash of the object's block checksums: two compiles with the same bits have the same build.
+  // Hash of the object's block checksums: two compiles with the same bits have the same build. REQUIRES: the
+  // last layer is there, unless whoever gave the object says that it was known before.
   virtual const Digest& build() const = 0;
   // The slab of one layer, aligned to at least 64 bytes. Shape: [2][kv_heads][tokens][head_dim].
   // REQUIRES: layer < layout().layers, and that layer is there.

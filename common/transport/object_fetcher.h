@@ -31,7 +31,8 @@ class ObjectFetcher {
   // The object of `region`: the one that others hold already, if its fetch did not fail, or a new one whose
   // fetch begins now. Who joins a fetch joins its deadline, too; after it failed, Get begins a new one. What
   // ends an object early is what FetchListener::OnDone says, and DamagedStatus when it has another build.
-  // `path` outlives those who hold objects that are not whole.
+  // `path` outlives those who hold objects that are not whole. build() is the region's from the start; where
+  // that has none the last layer brings it, and nobody may ask before.
   // Errors: InvalidArgument (a layout that cannot be); ResourceExhausted (no memory).
   absl::StatusOr<std::shared_ptr<const KvObject>> Get(Path* path, std::shared_ptr<const Region> region,
                                                       TrafficClass traffic, int64_t deadline_steady_ns);

@@ -126,14 +126,15 @@ absl::StatusOr<std::vector<absl::Status>> ObjectClient::Drop(std::string_view te
 absl::StatusOr<std::vector<ObjectClient::Acquired>> ObjectClient::Acquire(std::string_view tenant,
                                                                           std::span<const ObjectKey> keys,
                                                                           std::span<const KvLayout> layouts,
-                                                                          int64_t duration_ms,
-                                                                          bool streaming) {
+                                                                          int64_t duration_ms, bool streaming,
+                                                                          bool with_checksums) {
   v1::AcquireObjectsRequest request;
   request.set_peer(peer_);
   request.set_tenant(tenant.data(), tenant.size());
   *request.mutable_keys() = ToProto(keys, layouts);
   request.set_duration_ms(duration_ms);
   request.set_streaming(streaming);
+  request.set_with_checksums(with_checksums);
   EPIC_ASSIGN_OR_RETURN(const auto answer, channel_->Call(&Stub::Acquire, request));
   if (static_cast<size_t>(answer.items_size()) != keys.size()) return WrongCount();
   std::vector<Acquired> results;
@@ -144,9 +145,11 @@ absl::StatusOr<std::vector<ObjectClient::Acquired>> ObjectClient::Acquire(std::s
     result.lease = {answer.incarnation(), item.lease().number()};
     if (item.has_error()) result.status = FromProto(item.error());
     if (!result.hit) result.cause = FromProto(item.miss());
-    if (result.hit) {
-      EPIC_ASSIGN_OR_RETURN(result.build, DigestFromProto(item.lease().build(), "build"));
-    }
+    if (!result.hit) continue;
+    EPIC_ASSIGN_OR_RETURN(result.build, DigestFromProto(item.lease().build(), "build"));
+    result.generation = item.lease().counter();
+    result.block_crcs.assign(item.lease().block_crcs().begin(), item.lease().block_crcs().end());
+    result.on_its_way = item.lease().on_its_way();
   }
   return results;
 }

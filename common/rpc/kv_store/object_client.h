@@ -48,12 +48,15 @@ class ObjectClient {
     MissCause cause = MissCause::kNeverStored;  // of a miss
     RemoteLease lease;
     Digest build;
+    uint64_t generation = 0;           // of the bytes, within the incarnation of the lease
+    std::vector<uint32_t> block_crcs;  // Shape: [BlockCount(layout)]; where they were asked for
+    bool on_its_way = false;           // with `streaming`: some layers are not in the node's memory yet
   };
   // With `streaming` objects may still be on their way up from the node's disk: then ReadLayers brings each
   // layer as it comes, or kLeaseEnded if the rest never does.
   absl::StatusOr<std::vector<Acquired>> Acquire(std::string_view tenant, std::span<const ObjectKey> keys,
                                                 std::span<const KvLayout> layouts, int64_t duration_ms,
-                                                bool streaming = false);
+                                                bool streaming = false, bool with_checksums = false);
   // As many layers as there is room for, from `first` on, checked on the way; returns what is the build if
   // they are all. REQUIRES: to[i].size() == layout.LayerBytes(). Errors: kLeaseEnded; DataLoss
   // (kLayerDamaged) when what came has not its checksums. What is in `to` counts after a Confirm only.

@@ -17,9 +17,7 @@ class Attachments::Stream final : public grpc::ServerWriteReactor<v1::AttachResp
                                   public std::enable_shared_from_this<Stream> {
  public:
   Stream(Attachments* owner, grpc::CallbackServerContext* context, PeerId peer)
-      : owner_(owner), peer_(peer), call_(owner->parts_, context, "attach") {
-    answer_.set_incarnation(owner->node_->incarnation());
-  }
+      : owner_(owner), peer_(peer), answer_(owner->welcome_), call_(owner->parts_, context, "attach") {}
 
   // Once, before it is returned to gRPC.
   void Begin() {

@@ -5,6 +5,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <memory>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
@@ -17,8 +18,9 @@ namespace epic::kv_store {
 
 class Attachments {
  public:
-  // Both outlive this.
-  Attachments(StoreNode* node, const RpcParts* parts) : node_(node), parts_(parts) {}
+  // Both outlive this. `welcome`: what the stream of every caller begins with.
+  Attachments(StoreNode* node, const RpcParts* parts, v1::AttachResponse welcome)
+      : node_(node), parts_(parts), welcome_(std::move(welcome)) {}
 
   // KvStoreService.Attach. The stream frees itself.
   grpc::ServerWriteReactor<v1::AttachResponse>* Attach(grpc::CallbackServerContext* context,
@@ -41,6 +43,7 @@ class Attachments {
 
   StoreNode* const node_;
   const RpcParts* const parts_;
+  const v1::AttachResponse welcome_;
 
   mutable Mutex mu_;
   bool draining_ ABSL_GUARDED_BY(mu_) = false;

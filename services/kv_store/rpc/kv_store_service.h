@@ -25,16 +25,17 @@ using KvStoreServiceBase = v1::KvStoreService::WithRawCallbackMethod_WriteLayers
 
 class KvStoreRpcService final : public KvStoreServiceBase {
  public:
-  // All outlive the service. `disk`: for calls that may wait for the disk. `on_lookup` hears of every object
-  // that was asked for; may be empty.
+  // All outlive the service. `disk`: for calls that may wait for the disk. `issue_lane_ticket`: as OtherWays
+  // has it. `on_lookup` hears of every object that was asked for; may be empty.
   KvStoreRpcService(const StreamParts* streams, const RpcParts* disk, Attachments* attachments,
-                    LookupObserver on_lookup)
+                    std::function<absl::StatusOr<std::string>()> issue_lane_ticket, LookupObserver on_lookup)
       : node_(streams->node),
         store_(streams->node->store()),
         parts_(streams->rpc),
         disk_parts_(disk),
         streams_(streams),
         attachments_(attachments),
+        issue_lane_ticket_(std::move(issue_lane_ticket)),
         on_lookup_(std::move(on_lookup)) {}
 
   // --- records (record_calls.cc)
@@ -93,6 +94,10 @@ class KvStoreRpcService final : public KvStoreServiceBase {
   grpc::ServerUnaryReactor* Drop(grpc::CallbackServerContext* context, const v1::DropObjectsRequest* request,
                                  v1::DropObjectsResponse* response) override;
 
+  grpc::ServerUnaryReactor* IssueLaneTicket(grpc::CallbackServerContext* context,
+                                            const v1::LaneTicketRequest* request,
+                                            v1::LaneTicketResponse* response) override;
+
   // --- following the node (event_calls.cc)
   grpc::ServerUnaryReactor* Inventory(grpc::CallbackServerContext* context,
                                       const v1::InventoryRequest* request,
@@ -132,6 +137,7 @@ class KvStoreRpcService final : public KvStoreServiceBase {
   const RpcParts* const disk_parts_;
   const StreamParts* const streams_;
   Attachments* const attachments_;
+  const std::function<absl::StatusOr<std::string>()> issue_lane_ticket_;  // empty: there are none
   const LookupObserver on_lookup_;
 };
 

@@ -117,6 +117,7 @@ void SetItem(const LeaseResult& result, bool with_checksums, v1::AcquireObjectsR
       lease->set_number(result.lease.number);
       lease->set_counter(result.generation.counter);
       lease->set_build(std::string(result.object->build().view()));
+      lease->set_on_its_way(result.object->ReadyLayers() < result.object->layout().layers);
       if (!with_checksums) return;
       const auto& crcs = result.object->head().block_crcs;
       lease->mutable_block_crcs()->Assign(crcs.begin(), crcs.end());

@@ -204,4 +204,19 @@ grpc::ServerUnaryReactor* KvStoreRpcService::Drop(grpc::CallbackServerContext* c
                 });
 }
 
+grpc::ServerUnaryReactor* KvStoreRpcService::IssueLaneTicket(grpc::CallbackServerContext* context,
+                                                             const v1::LaneTicketRequest*,
+                                                             v1::LaneTicketResponse* response) {
+  return AnswerNow(parts_, context, "issue_lane_ticket", response,
+                   [this](const RequestScope&) -> absl::StatusOr<v1::LaneTicketResponse> {
+                     if (!issue_lane_ticket_) {
+                       return Error(ErrorCode::kMethodNotAllowed, "this node serves nothing over UCX");
+                     }
+                     EPIC_ASSIGN_OR_RETURN(std::string ticket, issue_lane_ticket_());
+                     v1::LaneTicketResponse answer;
+                     answer.set_ticket(std::move(ticket));
+                     return answer;
+                   });
+}
+
 }  // namespace epic::kv_store

@@ -18,6 +18,15 @@
 namespace epic::kv_store {
 namespace {
 
+v1::AttachResponse WelcomeOf(uint64_t incarnation, const OtherWays& ways) {
+  v1::AttachResponse welcome;
+  welcome.set_incarnation(incarnation);
+  if (ways.hand_over_socket.empty()) return welcome;
+  welcome.mutable_hand_over()->set_boot_id(ways.boot_id);
+  welcome.mutable_hand_over()->set_socket(ways.hand_over_socket);
+  return welcome;
+}
+
 class RealStoreDoor final : public StoreDoor {
  public:
   RealStoreDoor(const StoreDoorOptions& options, StoreNode* node, StoreDoorObservers observers)
@@ -30,8 +39,9 @@ class RealStoreDoor final : public StoreDoor {
         parts_{clock_, &executor_, &request_ids_, std::move(observers.on_call), &ToStoreGrpcStatus},
         disk_parts_{clock_, &disk_executor_, &request_ids_, parts_.observer, &ToStoreGrpcStatus},
         streams_{node, &parts_, &timers_, options.stall_ms, options.streams_max, &open_streams_, &draining_},
-        attachments_(node, &parts_),
-        service_(&streams_, &disk_parts_, &attachments_, std::move(observers.on_lookup)) {}
+        attachments_(node, &parts_, WelcomeOf(node->incarnation(), options.other_ways)),
+        service_(&streams_, &disk_parts_, &attachments_, options.other_ways.issue_lane_ticket,
+                 std::move(observers.on_lookup)) {}
   ~RealStoreDoor() override { Stop(); }
 
   absl::Status Listen() {

@@ -26,6 +26,15 @@ namespace epic::kv_store {
 // Whether an object that was asked for was there, and else why not. Called on a worker; must not block.
 using LookupObserver = std::function<void(bool hit, MissCause cause)>;
 
+// By which ways besides this door the bytes of leased objects may be had: told to callers, who are
+// authenticated here.
+struct OtherWays {
+  std::string boot_id;           // of this host (common/storage/shm/host.h)
+  std::string hand_over_socket;  // of the memory, for processes of this host and user; empty: none
+  // A ticket for one UCX lane; must not block. Empty: nothing is served over UCX.
+  std::function<absl::StatusOr<std::string>()> issue_lane_ticket;
+};
+
 struct StoreDoorOptions {
   std::string address = "127.0.0.1:8084";          // HOST:PORT, port 0 takes a free one; or unix:PATH
   std::shared_ptr<const Credentials> credentials;  // null: plain
@@ -40,6 +49,7 @@ struct StoreDoorOptions {
   int64_t keepalive_ms = 10'000;
   uint64_t buffer_bytes_max = uint64_t{512} << 20;  // of gRPC, for all connections
   int64_t sweep_ms = 1000;  // between two looks for leases and reservations that are over
+  OtherWays other_ways;
 };
 
 struct StoreDoorObservers {
