@@ -22,8 +22,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/storage/rendezvous.h"
 #include "services/kv_store/core/rows.h"
-#include "services/kv_store/replication/rendezvous.h"
 
 namespace epic::kv_store {
 

@@ -1,4 +1,4 @@
-#include "services/kv_store/replication/rendezvous.h"
+#include "common/storage/rendezvous.h"
 
 #include <algorithm>
 #include <set>
@@ -7,7 +7,7 @@
 #include "common/base/bytes.h"
 #include "common/base/digest.h"
 
-namespace epic::kv_store {
+namespace epic {
 
 uint64_t RendezvousScore(std::string_view node, std::string_view key) {
   std::string text;
@@ -30,4 +30,4 @@ std::vector<size_t> RendezvousOrder(std::span<const PlacedNode> nodes, std::stri
   return order;
 }
 
-}  // namespace epic::kv_store
+}  // namespace epic

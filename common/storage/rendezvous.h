@@ -6,8 +6,8 @@
 // where field(x) is the byte length of x as u64, little-endian, followed by x. The greatest score comes
 // first, of equal ones the lesser name. A node that comes or goes changes at most one place among the first n
 // of a key.
-#ifndef EPIC_SERVICES_KV_STORE_REPLICATION_RENDEZVOUS_H_
-#define EPIC_SERVICES_KV_STORE_REPLICATION_RENDEZVOUS_H_
+#ifndef EPIC_COMMON_STORAGE_RENDEZVOUS_H_
+#define EPIC_COMMON_STORAGE_RENDEZVOUS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@
 #include <string_view>
 #include <vector>
 
-namespace epic::kv_store {
+namespace epic {
 
 struct PlacedNode {
   std::string name;  // unique
@@ -29,6 +29,6 @@ uint64_t RendezvousScore(std::string_view node, std::string_view key);
 // the nodes before is in, the next node is of such a zone: any first n nodes are in as many zones as can be.
 std::vector<size_t> RendezvousOrder(std::span<const PlacedNode> nodes, std::string_view key);
 
-}  // namespace epic::kv_store
+}  // namespace epic
 
-#endif  // EPIC_SERVICES_KV_STORE_REPLICATION_RENDEZVOUS_H_
+#endif  // EPIC_COMMON_STORAGE_RENDEZVOUS_H_

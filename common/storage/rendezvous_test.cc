@@ -1,14 +1,15 @@
-#include "services/kv_store/replication/rendezvous.h"
+#include "common/storage/rendezvous.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-namespace epic::kv_store {
+namespace epic {
 namespace {
 
 std::vector<PlacedNode> NodesOf(size_t count, size_t zones) {
@@ -32,6 +33,21 @@ TEST(RendezvousTest, ScoresAreThoseOfTheFormula) {
   EXPECT_EQ(RendezvousScore("a", "k"), 16964261936141236619u);
   EXPECT_EQ(RendezvousScore("ak", ""), 326808901583715790u);
   EXPECT_EQ(RendezvousScore("node-1", "ctx_\xc3\xa9"), 17295066124861800236u);
+}
+
+// By the formula and the rule about zones in the header, computed by Python. A change of these lists would
+// move contexts of running clusters.
+TEST(RendezvousTest, TheOrdersOfThreeKeysAreGolden) {
+  std::vector<PlacedNode> nodes;
+  for (size_t at = 0; at < 9; ++at) {
+    nodes.push_back({"store-" + std::to_string(at), std::string(1, "abc"[at % 3])});
+  }
+  const std::vector<std::pair<std::string, std::vector<size_t>>> golden = {
+      {"ctx_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", {7, 3, 2, 1, 0, 4, 6, 8, 5}},
+      {"ctx_mzxw6ytboi5dgnbvgy3tqojqgezdgnbv", {5, 6, 7, 8, 3, 0, 2, 1, 4}},
+      {"k", {4, 8, 3, 7, 0, 1, 6, 5, 2}},
+  };
+  for (const auto& [key, order] : golden) EXPECT_EQ(RendezvousOrder(nodes, key), order) << key;
 }
 
 TEST(RendezvousTest, TheOrderDoesNotDependOnHowNodesAreListed) {
@@ -90,4 +106,4 @@ TEST(RendezvousTest, ANodeThatGoesChangesAtMostOnePlace) {
 }
 
 }  // namespace
-}  // namespace epic::kv_store
+}  // namespace epic
