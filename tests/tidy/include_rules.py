@@ -28,6 +28,8 @@ ARROWS = [
     (r"services/(?P<service>\w+)/core/",
      ["services/{service}/core/", "services/worker_api/", "services/engine/", "services/model/", "common/"],
      "a core knows interfaces only: convert in rpc/ or http/, reach another service through services/worker_api"),
+    (r"services/router/placement/(?!bench/)", ["services/router/placement/", "common/"],
+     "placement is pure logic over values: convert what others publish beside it"),
     (r"services/(?P<service>\w+)/rpc/",
      ["services/{service}/rpc/", "services/{service}/core/", "services/worker_api/", "common/", "epic/v1/"],
      "a door converts and calls its own core: let the core do it"),
