@@ -42,6 +42,36 @@ v1::Durability ToProto(Durability durability) {
   return v1::DURABILITY_UNSPECIFIED;
 }
 
+v1::CompilePrefixType ToProto(CompilePrefixKind kind) {
+  switch (kind) {
+    case CompilePrefixKind::kNone:
+      return v1::COMPILE_PREFIX_TYPE_NONE;
+    case CompilePrefixKind::kBos:
+      return v1::COMPILE_PREFIX_TYPE_BOS;
+    case CompilePrefixKind::kBos4:
+      return v1::COMPILE_PREFIX_TYPE_BOS4;
+    case CompilePrefixKind::kSystem:
+      return v1::COMPILE_PREFIX_TYPE_SYSTEM;
+  }
+  return v1::COMPILE_PREFIX_TYPE_UNSPECIFIED;
+}
+
+absl::StatusOr<CompilePrefixKind> CompilePrefixFromProto(v1::CompilePrefixType type, std::string_view field) {
+  switch (type) {
+    case v1::COMPILE_PREFIX_TYPE_UNSPECIFIED:
+    case v1::COMPILE_PREFIX_TYPE_NONE:
+      return CompilePrefixKind::kNone;
+    case v1::COMPILE_PREFIX_TYPE_BOS:
+      return CompilePrefixKind::kBos;
+    case v1::COMPILE_PREFIX_TYPE_BOS4:
+      return CompilePrefixKind::kBos4;
+    case v1::COMPILE_PREFIX_TYPE_SYSTEM:
+      return CompilePrefixKind::kSystem;
+    default:
+      return UnknownValue(field);
+  }
+}
+
 absl::Status UnknownValue(std::string_view field) {
   return Error(ErrorCode::kInvalidRequest,
                std::string(field) + " has a value that this version does not know; use one of epic.v1",

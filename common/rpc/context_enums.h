@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "common/storage/context_record.h"
 #include "epic/v1/contexts.pb.h"
 
@@ -14,6 +15,11 @@ namespace epic {
 v1::ContextState ToProto(ContextState state);
 v1::Pin ToProto(Pin pin);
 v1::Durability ToProto(Durability durability);
+v1::CompilePrefixType ToProto(CompilePrefixKind kind);
+
+// Absent means none. Errors: those of UnknownValue.
+absl::StatusOr<CompilePrefixKind> CompilePrefixFromProto(v1::CompilePrefixType type,
+                                                         std::string_view field = "compile_prefix");
 
 // kInvalidRequest with the field as param.
 absl::Status UnknownValue(std::string_view field);

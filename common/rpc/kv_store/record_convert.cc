@@ -12,37 +12,6 @@ namespace {
 
 constexpr int64_t kNsPerMs = 1'000'000;
 
-v1::CompilePrefixType ToProto(CompilePrefixKind kind) {
-  switch (kind) {
-    case CompilePrefixKind::kNone:
-      return v1::COMPILE_PREFIX_TYPE_NONE;
-    case CompilePrefixKind::kBos:
-      return v1::COMPILE_PREFIX_TYPE_BOS;
-    case CompilePrefixKind::kBos4:
-      return v1::COMPILE_PREFIX_TYPE_BOS4;
-    case CompilePrefixKind::kSystem:
-      return v1::COMPILE_PREFIX_TYPE_SYSTEM;
-  }
-  return v1::COMPILE_PREFIX_TYPE_UNSPECIFIED;
-}
-
-// Absent means none.
-absl::StatusOr<CompilePrefixKind> FromProto(v1::CompilePrefixType type) {
-  switch (type) {
-    case v1::COMPILE_PREFIX_TYPE_UNSPECIFIED:
-    case v1::COMPILE_PREFIX_TYPE_NONE:
-      return CompilePrefixKind::kNone;
-    case v1::COMPILE_PREFIX_TYPE_BOS:
-      return CompilePrefixKind::kBos;
-    case v1::COMPILE_PREFIX_TYPE_BOS4:
-      return CompilePrefixKind::kBos4;
-    case v1::COMPILE_PREFIX_TYPE_SYSTEM:
-      return CompilePrefixKind::kSystem;
-    default:
-      return UnknownValue("compile_prefix");
-  }
-}
-
 // nullopt: absent.
 absl::StatusOr<std::optional<Pin>> FromProto(v1::Pin pin) {
   switch (pin) {
@@ -87,7 +56,7 @@ void SetPrefix(const CompilePrefixSpec& prefix, v1::StorePrefix* proto) {
 
 absl::StatusOr<CompilePrefixSpec> PrefixOf(const v1::StorePrefix& proto) {
   CompilePrefixSpec prefix;
-  EPIC_ASSIGN_OR_RETURN(prefix.kind, FromProto(proto.type()));
+  EPIC_ASSIGN_OR_RETURN(prefix.kind, CompilePrefixFromProto(proto.type()));
   prefix.tokens.assign(proto.tokens().begin(), proto.tokens().end());
   if (!proto.context_id().empty()) {
     EPIC_ASSIGN_OR_RETURN(prefix.context_id,
@@ -148,7 +117,7 @@ v1::ObjectVariant ToProto(const ObjectVariant& variant) {
 
 absl::StatusOr<ObjectVariant> FromProto(const v1::ObjectVariant& proto) {
   ObjectVariant variant;
-  EPIC_ASSIGN_OR_RETURN(variant.prefix, FromProto(proto.prefix()));
+  EPIC_ASSIGN_OR_RETURN(variant.prefix, CompilePrefixFromProto(proto.prefix()));
   EPIC_ASSIGN_OR_RETURN(variant.prefix_tokens,
                         DigestFromProto(proto.prefix_tokens_digest(), "prefix_tokens_digest"));
   if (proto.dtype() != v1::KV_DTYPE_F32 && proto.dtype() != v1::KV_DTYPE_BF16) return UnknownValue("dtype");

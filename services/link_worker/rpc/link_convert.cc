@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/rpc/chat_events.h"
+#include "common/rpc/context_enums.h"
 #include "common/rpc/kv_store/object_convert.h"
 #include "common/status/error.h"
 #include "common/status/status_macros.h"
@@ -18,22 +20,6 @@ constexpr double kNsPerMs = 1e6;
 
 absl::Status Refuse(std::string_view what, std::string_view field) {
   return Error(ErrorCode::kInvalidRequest, what, field);
-}
-
-absl::StatusOr<CompilePrefixKind> PrefixFromProto(v1::CompilePrefixType type) {
-  switch (type) {
-    case v1::COMPILE_PREFIX_TYPE_UNSPECIFIED:
-    case v1::COMPILE_PREFIX_TYPE_NONE:
-      return CompilePrefixKind::kNone;
-    case v1::COMPILE_PREFIX_TYPE_BOS:
-      return CompilePrefixKind::kBos;
-    case v1::COMPILE_PREFIX_TYPE_BOS4:
-      return CompilePrefixKind::kBos4;
-    case v1::COMPILE_PREFIX_TYPE_SYSTEM:
-      return CompilePrefixKind::kSystem;
-    default:
-      return Refuse("no such compile prefix", "compile_prefix");
-  }
 }
 
 absl::Status ReadContext(const v1::PromptPiece& proto, const std::string& tenant,
@@ -121,7 +107,7 @@ absl::StatusOr<LinkJob> JobFromProto(const v1::LinkPromptRequest& request, const
     job.pieces.push_back(std::move(piece));
   }
   EPIC_ASSIGN_OR_RETURN(job.strategy, ParseStrategy(request.strategy()));
-  EPIC_ASSIGN_OR_RETURN(job.strategy.compile_prefix, PrefixFromProto(request.compile_prefix()));
+  EPIC_ASSIGN_OR_RETURN(job.strategy.compile_prefix, CompilePrefixFromProto(request.compile_prefix()));
   EPIC_ASSIGN_OR_RETURN(job.sampling, SamplingFromProto(request.sampling()));
   job.choices = request.choices();
   if (job.choices == 0 || job.choices > kMaxChoices) return Refuse("must be 1 to 128", "choices");
@@ -145,18 +131,7 @@ v1::LinkEvent AdmittedEvent(std::optional<uint32_t> planned_recomputed) {
 
 v1::LinkEvent ToProto(const LinkDelta& delta) {
   v1::LinkEvent event;
-  event.mutable_delta()->set_choice(delta.choice);
-  event.mutable_delta()->set_text(delta.text);
-  for (const LinkLogprob& from : delta.logprobs) {
-    v1::TokenLogprobs* logprobs = event.mutable_delta()->add_logprobs();
-    logprobs->set_token(from.bytes);
-    logprobs->set_logprob(from.logprob);
-    for (const auto& [token, logprob] : from.top) {
-      v1::TopLogprob* top = logprobs->add_top();
-      top->set_token(token);
-      top->set_logprob(logprob);
-    }
-  }
+  SetDelta(delta, event.mutable_delta());
   return event;
 }
 
@@ -169,12 +144,7 @@ v1::LinkEvent FinishEvent(uint32_t choice, FinishReason reason) {
 
 v1::LinkEvent DoneEvent(const LinkUsage& usage, const LinkTimings& timings) {
   v1::LinkEvent event;
-  v1::Usage* to = event.mutable_done()->mutable_usage();
-  to->set_prompt_tokens(usage.prompt_tokens);
-  to->set_completion_tokens(usage.completion_tokens);
-  to->set_cached_tokens(usage.cached_tokens);
-  to->set_recomputed_tokens(usage.recomputed_tokens);
-  to->set_fresh_tokens(usage.fresh_tokens);
+  SetUsage(usage, event.mutable_done()->mutable_usage());
   v1::Timings* times = event.mutable_done()->mutable_timings();
   times->set_queue_ms(static_cast<double>(timings.queue_ns) / kNsPerMs);
   times->set_fetch_ms(static_cast<double>(timings.fetch_ns) / kNsPerMs);

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "common/rpc/chat_events.h"
 #include "common/rpc/context_enums.h"
 #include "common/status/error.h"
 #include "common/status/status_macros.h"
@@ -43,20 +44,9 @@ absl::StatusOr<std::optional<std::string>> DurabilityName(v1::Durability durabil
 }
 
 absl::StatusOr<std::optional<std::string>> PrefixName(v1::CompilePrefixType type, std::string_view field) {
-  switch (type) {
-    case v1::COMPILE_PREFIX_TYPE_UNSPECIFIED:
-      return std::nullopt;
-    case v1::COMPILE_PREFIX_TYPE_NONE:
-      return "none";
-    case v1::COMPILE_PREFIX_TYPE_BOS:
-      return "bos";
-    case v1::COMPILE_PREFIX_TYPE_BOS4:
-      return "bos4";
-    case v1::COMPILE_PREFIX_TYPE_SYSTEM:
-      return "system";
-    default:
-      return UnknownValue(field);
-  }
+  if (type == v1::COMPILE_PREFIX_TYPE_UNSPECIFIED) return std::nullopt;
+  EPIC_ASSIGN_OR_RETURN(const CompilePrefixKind kind, CompilePrefixFromProto(type, field));
+  return std::string(NameOf(kind));
 }
 
 absl::StatusOr<std::optional<std::string>> StateName(v1::ContextState state) {
@@ -337,30 +327,13 @@ v1::ChatEvent ToProto(const ChatStart& start) {
 
 v1::ChatEvent ToProto(const ChatDelta& delta) {
   v1::ChatEvent event;
-  v1::ChatEvent::Delta& proto = *event.mutable_delta();
-  proto.set_choice(delta.choice);
-  proto.set_text(delta.text);
-  for (const ChatLogprob& logprob : delta.logprobs) {
-    v1::TokenLogprobs& entry = *proto.add_logprobs();
-    entry.set_token(logprob.bytes);
-    entry.set_logprob(logprob.logprob);
-    for (const auto& [bytes, value] : logprob.top) {
-      v1::TopLogprob& top = *entry.add_top();
-      top.set_token(bytes);
-      top.set_logprob(value);
-    }
-  }
+  SetDelta(delta, event.mutable_delta());
   return event;
 }
 
 v1::ChatEvent DoneEvent(const ChatUsage& usage, const ChatTimings& timings) {
   v1::ChatEvent event;
-  v1::Usage& proto = *event.mutable_done()->mutable_usage();
-  proto.set_prompt_tokens(usage.prompt_tokens);
-  proto.set_completion_tokens(usage.completion_tokens);
-  proto.set_cached_tokens(usage.cached_tokens);
-  proto.set_recomputed_tokens(usage.recomputed_tokens);
-  proto.set_fresh_tokens(usage.fresh_tokens);
+  SetUsage(usage, event.mutable_done()->mutable_usage());
   v1::Timings& times = *event.mutable_done()->mutable_timings();
   times.set_queue_ms(timings.queue_ms);
   times.set_fetch_ms(timings.fetch_ms);
