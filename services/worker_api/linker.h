@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/base/cancel.h"
 #include "common/storage/cache_id.h"
 #include "common/storage/kv_object.h"
 #include "services/engine/engine.h"
@@ -51,6 +52,7 @@ struct LinkJob {
   std::vector<std::string> stop;   // not empty strings
   bool ignore_eos = false;         // false: the model's end tokens end a choice too
   int64_t received_steady_ns = 0;  // when the request reached the door; TTFT counts from it
+  CancelToken cancel;              // looked at while Link leases objects; Cancel serves from then on
 };
 
 struct LinkLogprob {
@@ -110,7 +112,8 @@ class Linker {
  public:
   virtual ~Linker() = default;
   // May block on the disk while it leases objects: call it on an executor. The call may be over when it
-  // returns. Dropping the returned pointer does not cancel.
+  // returns, with kClientGone where job.cancel was set meanwhile: no more objects are leased then, and the
+  // engine is not asked. Dropping the returned pointer does not cancel.
   virtual std::shared_ptr<LinkCall> Link(LinkJob job, std::shared_ptr<LinkEvents> events) = 0;
 };
 

@@ -57,6 +57,7 @@ absl::Status LinkCallImpl::LeaseAll() {
   for (size_t i = 0; i < job_.pieces.size(); ++i) {
     const LinkPiece& piece = job_.pieces[i];
     if (piece.kind == LinkPiece::Kind::kText) continue;
+    if (EndIfCancelled()) return absl::CancelledError("the request was cancelled");
     ObjectKey key{piece.context, piece.variant};
     if (piece.kind == LinkPiece::Kind::kHead) {
       if (piece.tokens.size() > shared_->heads.limits().max_tokens) continue;
@@ -192,6 +193,12 @@ void LinkCallImpl::PieceDone() {
   Submit();
 }
 
+bool LinkCallImpl::EndIfCancelled() {
+  if (!job_.cancel.cancelled()) return false;
+  Cancel();
+  return true;
+}
+
 std::string LinkCallImpl::PlaceWaitedFor() {
   MutexLock lock(&mu_);
   for (size_t i = 0; i < pieces_.size(); ++i) {
@@ -201,6 +208,7 @@ std::string LinkCallImpl::PlaceWaitedFor() {
 }
 
 void LinkCallImpl::Submit() {
+  if (EndIfCancelled()) return;
   {
     MutexLock lock(&mu_);
     if (phase_ != Phase::kFetch) return;

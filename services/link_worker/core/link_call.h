@@ -56,6 +56,8 @@ class LinkCallImpl final : public LinkCall, public std::enable_shared_from_this<
   // The engine lost the object of this piece. On the executor: has another one, or has it compiled, or does
   // without.
   void ReplaceLost(size_t index);
+  // Ends the call if the job's cancel says so; true then.
+  bool EndIfCancelled();
   // The place of the first context whose compile is waited for; empty when none is.
   std::string PlaceWaitedFor();
   // --- engine
@@ -82,7 +84,7 @@ class LinkCallImpl final : public LinkCall, public std::enable_shared_from_this<
   const LinkJob job_;
   bool reads_objects_ = false;    // constant after Start
   int64_t fetch_started_ns_ = 0;  // constant after Start
-  CancelSource cancel_;           // synchronises itself
+  CancelSource cancel_;           // synchronises itself; the engine's
 
   // Held while OnAdmitted is delivered, so that the engine's first call waits for it.
   Mutex admit_mu_;

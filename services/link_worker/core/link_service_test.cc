@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base/cancel.h"
 #include "common/base/random.h"
 #include "common/status/error.h"
 #include "common/testing/manual_executor.h"
@@ -23,6 +24,7 @@ using ::epic::testing::ChatMlTemplate;
 using ::epic::testing::FakeEngine;
 using ::epic::testing::FaultyKvStore;
 using ::epic::testing::ManualExecutor;
+using ::epic::testing::StoreCall;
 
 const std::string kTenant = "default";
 
@@ -476,6 +478,45 @@ TEST_F(LinkServiceTest, ACallThatIsCancelledWhileItWaitsForACompileTellsForWhich
   EXPECT_EQ(CodeOf(collector->status), ErrorCode::kClientGone);
   EXPECT_EQ(ParamOf(collector->status), "");
   ExpectNothingLeft();
+}
+
+TEST_F(LinkServiceTest, AClientThatWentBeforeItsCallBeganCostsNothing) {
+  CancelSource gone;
+  gone.Cancel();
+  for (LinkJob job : {JobOf({Head("system"), Context(kLong), Text("?")}), JobOf({Text("?")})}) {
+    job.cancel = gone.token();
+    auto collector = std::make_shared<Collector>();
+    links_.Link(std::move(job), collector);
+    EXPECT_TRUE(collector->done && !collector->admitted);
+    EXPECT_EQ(CodeOf(collector->status), ErrorCode::kClientGone);
+  }
+  EXPECT_EQ(links_.stats().heads, 0u);
+  EXPECT_EQ(links_.stats().objects_missing, 0u);
+  EXPECT_FALSE(engine_.Step());
+  ExpectNothingLeft();
+}
+
+TEST_F(LinkServiceTest, AClientThatGoesWhileAnObjectIsFetchedIsNotWaitedForAnyLonger) {
+  const std::vector<LinkPiece> pieces = {Context(kLong), Context(kOther), Text("?")};
+  Run(JobOf(pieces));  // compiled now
+  const uint64_t found = links_.stats().objects_found;
+  for (const size_t contexts : {2, 1}) {  // another one would be fetched; the engine would be asked
+    CancelSource client;
+    LinkJob job = JobOf({pieces.begin() + 2 - static_cast<int64_t>(contexts), pieces.end()});
+    job.cancel = client.token();
+    store_.Hold(StoreCall::kAcquire);
+    auto collector = std::make_shared<Collector>();
+    std::thread caller([&] { links_.Link(std::move(job), collector); });
+    store_.WaitUntilHeld(StoreCall::kAcquire);
+    client.Cancel();
+    store_.Release(StoreCall::kAcquire);
+    caller.join();
+    EXPECT_TRUE(collector->done && !collector->admitted);
+    EXPECT_EQ(CodeOf(collector->status), ErrorCode::kClientGone);
+    EXPECT_FALSE(engine_.Step());
+    ExpectNothingLeft();
+  }
+  EXPECT_EQ(links_.stats().objects_found, found + 2) << "one for each call";
 }
 
 TEST_F(LinkServiceTest, CancelInEachPhaseFreesEverything) {

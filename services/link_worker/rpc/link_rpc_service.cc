@@ -40,6 +40,7 @@ grpc::ServerWriteReactor<v1::LinkEvent>* LinkRpcService::Link(grpc::CallbackServ
     return stream.get();
   }
   job->received_steady_ns = stream->scope().received_steady_ns;
+  job->cancel = stream->scope().cancel;
   const bool taken = parts_->executor->TrySubmit([this, stream, job = *std::move(job)]() mutable {
     const std::shared_ptr<LinkCall> call =
         linker_->Link(std::move(job), std::make_shared<StreamEvents>(stream));

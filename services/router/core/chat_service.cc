@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/bytes.h"
+#include "common/base/cancel.h"
 #include "common/base/digest.h"
 #include "common/status/context_place.h"
 #include "common/status/error.h"
@@ -123,6 +124,7 @@ class ChatService::ChatTask final : public LinkEvents, public std::enable_shared
     }
     if (!chat.has_seed) chat.link.sampling.seed = shared_->NextRandom();
     chat.link.received_steady_ns = scope_.received_steady_ns;
+    chat.link.cancel = cancel_.token();
     start_ = {.id = AnswerId(shared_->NextRandom()),
               .created = parts.clock->UnixMs() / 1000,
               .model = parts.model->alias,
@@ -141,6 +143,7 @@ class ChatService::ChatTask final : public LinkEvents, public std::enable_shared
       interrupted_ = why;
       call = call_;
     }
+    cancel_.Cancel();
     if (call != nullptr) call->Cancel();
   }
 
@@ -171,6 +174,7 @@ class ChatService::ChatTask final : public LinkEvents, public std::enable_shared
   // Written on the executor before the linker knows the task.
   ChatStart start_;
   int64_t waited_ns_ = 0;
+  CancelSource cancel_;  // synchronises itself; set after interrupted_
 
   Mutex mu_;
   absl::Status interrupted_ ABSL_GUARDED_BY(mu_);

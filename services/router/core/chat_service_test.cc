@@ -20,6 +20,7 @@ namespace {
 
 using ::epic::testing::ByteTokenizer;
 using ::epic::testing::RecordingChatSink;
+using ::epic::testing::StoreCall;
 using Outcome = CreateContextResult::Outcome;
 using CreateAnswer = absl::StatusOr<CreateContextResult>;
 
@@ -502,6 +503,24 @@ TEST_F(RouterTest, CancelAtEveryStepLeavesNothingBehind) {
     EXPECT_EQ(CodeOf(sink->status), ErrorCode::kClientGone) << steps;
     ExpectNothingLeft();
   }
+}
+
+TEST_F(RouterTest, AClientThatGoesWhileAnObjectIsFetchedLeasesNoMore) {
+  const std::string a = IdOf(kA), b = IdOf(kB);
+  const uint64_t found = links_.stats().objects_found;
+  world_.store.Hold(StoreCall::kAcquire);
+  const auto sink = Begin(Asks({Ref(a), Ref(b), Text("?")}), world_.Scope());
+  std::thread caller([&] { world_.executor.RunAll(); });
+  world_.store.WaitUntilHeld(StoreCall::kAcquire);
+  world_.cancel.Cancel();
+  world_.registry.Tick();
+  world_.store.Release(StoreCall::kAcquire);
+  caller.join();
+  EXPECT_TRUE(sink->done && !sink->start.has_value());
+  EXPECT_EQ(CodeOf(sink->status), ErrorCode::kClientGone);
+  EXPECT_LE(links_.stats().objects_found, found + 1);
+  EXPECT_FALSE(world_.engine.Step());
+  ExpectNothingLeft();
 }
 
 TEST_F(RouterTest, TheRegistryIsBoundedAndListsPhases) {

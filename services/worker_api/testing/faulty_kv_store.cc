@@ -35,7 +35,10 @@ FaultyKvStore::FaultyKvStore(const Clock* clock) : inner_(kv_store::MakeMemoryKv
 
 absl::Status FaultyKvStore::Enter(StoreCall call) {
   MutexLock lock(&mu_);
+  const auto waiting = waiting_.insert(call);
+  waits_.SignalAll();
   while (held_.contains(call)) released_.Wait(&mu_);
+  waiting_.erase(waiting);
   const auto fault = faults_.find(call);
   if (fault == faults_.end()) return absl::OkStatus();
   absl::Status status = fault->second.status;
@@ -137,6 +140,11 @@ void FaultyKvStore::Fail(StoreCall call, absl::Status status, uint64_t times) {
 void FaultyKvStore::Hold(StoreCall call) {
   MutexLock lock(&mu_);
   held_.insert(call);
+}
+
+void FaultyKvStore::WaitUntilHeld(StoreCall call) {
+  MutexLock lock(&mu_);
+  while (!waiting_.contains(call)) waits_.Wait(&mu_);
 }
 
 void FaultyKvStore::Release(StoreCall call) {

@@ -69,6 +69,8 @@ class FaultyKvStore final : public KvStore {
   // Calls of this kind wait from now on until Release.
   void Hold(StoreCall call);
   void Release(StoreCall call);
+  // Returns when a call of this kind waits.
+  void WaitUntilHeld(StoreCall call);
   // The next Acquire finds damaged bytes: a miss, and that object is gone.
   void CorruptNext();
   void DropAllObjects();
@@ -93,9 +95,10 @@ class FaultyKvStore final : public KvStore {
   const std::unique_ptr<KvStore> inner_;
 
   Mutex mu_;
-  CondVar released_;
+  CondVar released_, waits_;
   std::map<StoreCall, Fault> faults_ ABSL_GUARDED_BY(mu_);
   std::set<StoreCall> held_ ABSL_GUARDED_BY(mu_);
+  std::multiset<StoreCall> waiting_ ABSL_GUARDED_BY(mu_);
   bool corrupt_next_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<StoreDisk> disk_ ABSL_GUARDED_BY(mu_);
   // Everything that was ever created or reserved: tenant and id, tenant and key.
