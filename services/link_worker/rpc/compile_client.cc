@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -58,7 +59,7 @@ class RealCompileClient final : public CompileClient {
   void Stop() override;
 
  private:
-  // One Ensure. gRPC's callback holds it; the map knows it while somebody may still abandon it.
+  // One Ensure. gRPC's callback holds it.
   struct Call {
     CompileTicket ticket = 0;
     ObjectKey key;
@@ -68,10 +69,6 @@ class RealCompileClient final : public CompileClient {
     std::vector<std::unique_ptr<grpc::ClientContext>> tried;  // the last one may run; under mu_
     size_t worker = 0;
   };
-  struct Waiter {
-    std::shared_ptr<Call> call;
-    Done done;
-  };
 
   // Sends the call to its worker, unless it is over already.
   void Send(const std::shared_ptr<Call>& call) ABSL_LOCKS_EXCLUDED(mu_);
@@ -79,7 +76,9 @@ class RealCompileClient final : public CompileClient {
   // Reads from the store what was compiled.
   absl::StatusOr<CompileOutcome> Fetch(const Call& call);
   // The waiter of the ticket, which is told nothing any more by anybody else; an empty Done when it is gone.
-  Done Take(CompileTicket ticket) ABSL_LOCKS_EXCLUDED(mu_);
+  // TakeLast: and the call is over.
+  Done TakeLast(CompileTicket ticket) ABSL_LOCKS_EXCLUDED(mu_);
+  Done TakeWaiter(CompileTicket ticket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Begun() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { ++in_grpc_; }
   void Ended() ABSL_LOCKS_EXCLUDED(mu_) {
     MutexLock lock(&mu_);
@@ -96,7 +95,10 @@ class RealCompileClient final : public CompileClient {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   uint64_t in_grpc_ ABSL_GUARDED_BY(mu_) = 0;  // calls, and steps after them
   CompileTicket next_ticket_ ABSL_GUARDED_BY(mu_) = 1;
-  std::map<CompileTicket, Waiter> waiters_ ABSL_GUARDED_BY(mu_);
+  // Until gRPC has the last answer, or nobody wants it: those that somebody detached from are here, too.
+  std::map<CompileTicket, std::shared_ptr<Call>> calls_ ABSL_GUARDED_BY(mu_);
+  std::map<CompileTicket, Done> waiters_ ABSL_GUARDED_BY(mu_);
+  std::set<grpc::ClientContext*> notes_ ABSL_GUARDED_BY(mu_);  // of Forget; their callbacks hold them
 };
 
 absl::StatusOr<CompileTicket> RealCompileClient::Ensure(CompileJob job, Done done) {
@@ -116,7 +118,9 @@ absl::StatusOr<CompileTicket> RealCompileClient::Ensure(CompileJob job, Done don
   const CompileTicket ticket = [&] {
     MutexLock lock(&mu_);
     call->ticket = stopping_ ? 0 : next_ticket_++;
-    if (call->ticket != 0) waiters_.emplace(call->ticket, Waiter{call, std::move(done)});
+    if (call->ticket == 0) return call->ticket;
+    calls_.emplace(call->ticket, call);
+    waiters_.emplace(call->ticket, std::move(done));
     return call->ticket;
   }();
   if (ticket == 0) return Draining();
@@ -128,7 +132,7 @@ void RealCompileClient::Send(const std::shared_ptr<Call>& call) {
   grpc::ClientContext* context = nullptr;
   {
     MutexLock lock(&mu_);
-    if (!waiters_.contains(call->ticket) || stopping_) return;
+    if (!calls_.contains(call->ticket)) return;
     call->tried.push_back(std::make_unique<grpc::ClientContext>());
     context = call->tried.back().get();
     Begun();
@@ -148,7 +152,7 @@ void RealCompileClient::OnAnswer(const std::shared_ptr<Call>& call, const grpc::
       Begun();
     }
     executor_->Submit([this, call] {
-      if (const Done done = Take(call->ticket); done) done(Fetch(*call));
+      if (const Done done = TakeLast(call->ticket); done) done(Fetch(*call));
       Ended();
     });
     return;
@@ -160,7 +164,7 @@ void RealCompileClient::OnAnswer(const std::shared_ptr<Call>& call, const grpc::
     call->worker = (call->worker + 1) % workers_.size();
     return Send(call);
   }
-  const Done done = Take(call->ticket);
+  const Done done = TakeLast(call->ticket);
   if (!done) return;
   done(unreachable ? RetryLater(ErrorCode::kLoading,
                                 "no compile worker can be reached: " + status.error_message(), kRetryAfterMs)
@@ -179,35 +183,39 @@ absl::StatusOr<CompileOutcome> RealCompileClient::Fetch(const Call& call) {
   return CompileOutcome{read->object, call.response.computed_for_caller()};
 }
 
-Compiler::Done RealCompileClient::Take(CompileTicket ticket) {
+Compiler::Done RealCompileClient::TakeLast(CompileTicket ticket) {
   MutexLock lock(&mu_);
+  calls_.erase(ticket);
+  return TakeWaiter(ticket);
+}
+
+Compiler::Done RealCompileClient::TakeWaiter(CompileTicket ticket) {
   const auto found = waiters_.find(ticket);
   if (found == waiters_.end()) return nullptr;
-  Done done = std::move(found->second.done);
+  Done done = std::move(found->second);
   waiters_.erase(found);
   return done;
 }
 
 void RealCompileClient::Abandon(CompileTicket ticket) {
-  std::shared_ptr<Call> call;
+  Done done;
   {
     MutexLock lock(&mu_);
-    const auto found = waiters_.find(ticket);
-    if (found == waiters_.end()) return;
-    call = found->second.call;
-    if (!call->tried.empty()) call->tried.back()->TryCancel();
+    done = TakeWaiter(ticket);
+    if (!done) return;
+    const auto call = calls_.find(ticket);
+    EPIC_CHECK(call != calls_.end());
+    if (!call->second->tried.empty()) call->second->tried.back()->TryCancel();
+    calls_.erase(call);
   }
-  if (const Done done = Take(ticket); done) done(absl::CancelledError("no longer waited for"));
+  done(absl::CancelledError("no longer waited for"));
 }
 
 bool RealCompileClient::Detach(CompileTicket ticket) {
   Done dropped;  // destroyed outside the lock
   MutexLock lock(&mu_);
-  const auto found = waiters_.find(ticket);
-  if (found == waiters_.end()) return false;
-  dropped = std::move(found->second.done);
-  waiters_.erase(found);
-  return true;
+  dropped = TakeWaiter(ticket);
+  return static_cast<bool>(dropped);
 }
 
 void RealCompileClient::Forget(std::string_view tenant, const CacheId& id) {
@@ -225,24 +233,33 @@ void RealCompileClient::Forget(std::string_view tenant, const CacheId& id) {
       MutexLock lock(&mu_);
       if (stopping_) return;
       Begun();
+      notes_.insert(&note->context);
     }
     // One that cannot be reached compiles for nobody: its commit fails, as the context is gone.
     worker.stub->async()->Forget(&note->context, &note->request, &note->response,
-                                 [this, note](const grpc::Status&) { Ended(); });
+                                 [this, note](const grpc::Status&) {
+                                   {
+                                     MutexLock lock(&mu_);
+                                     notes_.erase(&note->context);
+                                   }
+                                   Ended();
+                                 });
   }
 }
 
 void RealCompileClient::Stop() {
-  std::map<CompileTicket, Waiter> waiters;
+  std::map<CompileTicket, Done> waiters;
   {
     MutexLock lock(&mu_);
     stopping_ = true;
     waiters.swap(waiters_);
-    for (const auto& [ticket, waiter] : waiters) {
-      if (!waiter.call->tried.empty()) waiter.call->tried.back()->TryCancel();
+    for (const auto& [ticket, call] : calls_) {
+      if (!call->tried.empty()) call->tried.back()->TryCancel();
     }
+    calls_.clear();
+    for (grpc::ClientContext* note : notes_) note->TryCancel();
   }
-  for (const auto& [ticket, waiter] : waiters) waiter.done(Draining());
+  for (const auto& [ticket, done] : waiters) done(Draining());
   MutexLock lock(&mu_);
   while (in_grpc_ > 0) idle_.Wait(&mu_);
 }

@@ -31,7 +31,8 @@ class CompileClient : public Compiler {
   // Compiler's: kLoading with an advice when to try again, when no worker can be reached.
   static std::unique_ptr<CompileClient> Make(const CompileClientOptions& options, KvStore* store,
                                              Executor* executor);
-  // Refuses new work, cancels what runs (kDraining) and waits for gRPC. Idempotent.
+  // Refuses new work, cancels what runs (kDraining), detached compiles included, and waits for gRPC.
+  // Idempotent.
   virtual void Stop() = 0;
 };
 

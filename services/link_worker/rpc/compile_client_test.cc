@@ -1,6 +1,11 @@
 // The client against real doors of compile workers on loopback, whose compilers do what the test says.
 #include "services/link_worker/rpc/compile_client.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <deque>
 #include <functional>
 #include <map>
@@ -12,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/base/thread_annotations.h"
+#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/executor.h"
 #include "common/base/mutex.h"
@@ -94,6 +100,30 @@ class HeldCompiler final : public Compiler {
   CompileTicket last_ ABSL_GUARDED_BY(mu_) = 0;
   std::map<CompileTicket, Done> held_ ABSL_GUARDED_BY(mu_);
   CacheId forgotten_ ABSL_GUARDED_BY(mu_);
+};
+
+// A port that takes connections and says nothing, until Close resets them.
+class MutePort {
+ public:
+  MutePort() : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(at);
+    EPIC_CHECK(bind(fd_, reinterpret_cast<sockaddr*>(&at), size) == 0 && listen(fd_, 8) == 0);
+    EPIC_CHECK(getsockname(fd_, reinterpret_cast<sockaddr*>(&at), &size) == 0);
+    address_ = "127.0.0.1:" + std::to_string(ntohs(at.sin_port));
+  }
+  ~MutePort() { Close(); }
+  void Close() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+  const std::string& address() const { return address_; }
+
+ private:
+  int fd_;
+  std::string address_;
 };
 
 struct Worker {
@@ -253,6 +283,42 @@ TEST_F(CompileClientTest, WhoeverDetachesHearsNothingAndTheCompileGoesOn) {
   ASSERT_TRUE(workers_[0].compiler.WaitHeld(1));
   workers_[0].compiler.Answer(CompileOutcome{Store(), true});
   client_->Stop();
+  MutexLock lock(&mu_);
+  EXPECT_FALSE(outcome_.has_value());
+}
+
+TEST_F(CompileClientTest, AnotherWorkerIsAskedForWhatNobodyWaitsForAnyMore) {
+  MutePort gone;
+  const std::string alive = StartWorker();
+  // Where the id points at.
+  const bool second = std::hash<std::string>()(job_.key.id.text()) % 2 == 1;
+  Connect(second ? std::vector{alive, gone.address()} : std::vector{gone.address(), alive});
+  EXPECT_TRUE(client_->Detach(Ensure()));
+  gone.Close();
+  ASSERT_TRUE(workers_[0].compiler.WaitHeld(1));
+  workers_[0].compiler.Answer(CompileOutcome{Store(), true});
+}
+
+TEST_F(CompileClientTest, StopWaitsForNoWorkerThatDoesNotAnswer) {
+  MutePort mute;
+  Connect({mute.address()});
+  Ensure();
+  EXPECT_TRUE(client_->Detach(Ensure()));
+  client_->Forget(kTenant, job_.key.id);
+  const int64_t begin_ns = SystemClock::Get()->SteadyNs();
+  client_->Stop();
+  EXPECT_LT(SystemClock::Get()->SteadyNs() - begin_ns, 5'000'000'000)
+      << "no deadline of a call is waited for";
+  EXPECT_EQ(CodeOf(Outcome().status()), ErrorCode::kDraining);
+}
+
+TEST_F(CompileClientTest, StopEndsDetachedCompilesAtTheWorker) {
+  Connect({StartWorker()});
+  const CompileTicket ticket = Ensure();
+  ASSERT_TRUE(workers_[0].compiler.WaitHeld(1));
+  EXPECT_TRUE(client_->Detach(ticket));
+  client_->Stop();
+  EXPECT_TRUE(workers_[0].compiler.WaitHeld(0));
   MutexLock lock(&mu_);
   EXPECT_FALSE(outcome_.has_value());
 }
