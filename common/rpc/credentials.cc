@@ -225,7 +225,7 @@ class FileCredentials final : public Credentials {
     absl::Status status = material.status();
     const bool is_new = status.ok() && *material != material_;
     if (is_new) status = Take(*std::move(material));
-    if (status == refused_ && !is_new) return std::nullopt;
+    if (status == refused_ && (!is_new || !status.ok())) return std::nullopt;
     refused_ = status;
     return status.ok() && !is_new ? std::nullopt : std::optional(status);
   }

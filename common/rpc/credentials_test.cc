@@ -3,10 +3,13 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <openssl/ssl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <ctime>
 #include <functional>
 #include <memory>
@@ -17,6 +20,7 @@
 
 #include <gtest/gtest.h>
 
+#include "common/base/check.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/rpc/grpc_listener.h"
@@ -343,6 +347,43 @@ TEST_F(CredentialsTest, BadFilesAreToldOnceAndWhatWasThereBeforeGoesOn) {
   EXPECT_TRUE(Eventually([&] { return server_.told().back().ok(); }));
   EXPECT_OK(credentials->status());
   EXPECT_OK(Call(client));
+}
+
+// No file may grow beyond a byte while it lives.
+class NoRoom {
+ public:
+  NoRoom() {
+    old_handler_ = signal(SIGXFSZ, SIG_IGN);
+    EPIC_CHECK(getrlimit(RLIMIT_FSIZE, &old_) == 0);
+    const rlimit tight{.rlim_cur = 1, .rlim_max = old_.rlim_max};
+    EPIC_CHECK(setrlimit(RLIMIT_FSIZE, &tight) == 0);
+  }
+  ~NoRoom() {
+    EPIC_CHECK(setrlimit(RLIMIT_FSIZE, &old_) == 0);
+    signal(SIGXFSZ, old_handler_);
+  }
+
+ private:
+  rlimit old_{};
+  sighandler_t old_handler_;
+};
+
+TEST_F(CredentialsTest, GoodFilesThatCannotBeTakenAreToldOnceAndTakenWhenTheyCan) {
+  const auto credentials = server_.Load();
+  const std::string next = server_.path("next");
+  WriteFile(next, authority_.pem() + stranger_.pem());
+  {
+    const NoRoom no_room;
+    ASSERT_EQ(rename(next.c_str(), server_.path("ca").c_str()), 0);
+    EXPECT_TRUE(Eventually([&] { return !server_.told().empty(); }));
+    EXPECT_FALSE(credentials->status().ok());
+    Pause(20 * kReloadMs);
+    EXPECT_EQ(server_.told().size(), 1u) << "told once";
+    EXPECT_FALSE(server_.told().front().ok());
+  }
+  EXPECT_TRUE(Eventually([&] { return server_.told().size() == 2; }));
+  EXPECT_OK(server_.told().back());
+  EXPECT_OK(credentials->status());
 }
 
 TEST_F(CredentialsTest, ACertificateThatExpiresInUseIsTold) {
