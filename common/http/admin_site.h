@@ -14,7 +14,7 @@ namespace epic {
 
 struct PartHealth {
   bool able = true;           // false: 503
-  std::string status = "ok";  // ok, degraded, draining
+  std::string status = "ok";  // ok, degraded, stuck, draining
   std::vector<std::string> causes;
 };
 

@@ -52,13 +52,6 @@ int Fail(const PartProcess& process, const absl::Status& status) {
   return kFailed;
 }
 
-LogOptions LogOptionsOf(const Config& config) {
-  LogOptions options;
-  options.level = ParseLogLevel(config.log.level).value_or(LogLevel::kInfo);
-  options.format = ParseLogFormat(config.log.format).value_or(LogFormat::kText);
-  return options;
-}
-
 // For people and scripts: the doors are open.
 void Tell(const PartProcess& process, const PartServer& server, const Logger& log) {
   std::cout << process.name << " serves\n";
@@ -104,7 +97,9 @@ int RunPart(const PartProcess& process, int argc, char** argv) {
   return Serve(process, flags);
 }
 
-absl::StatusOr<std::unique_ptr<HttpServer>> StartAdminDoor(const Config& config, AdminSource source) {
+absl::StatusOr<std::unique_ptr<HttpServer>> StartAdminDoor(const Config& config,
+                                                           std::function<PartHealth()> health,
+                                                           std::function<std::string()> metrics) {
   HttpOptions options;
   options.door = HttpDoor::kAdmin;
   options.host = config.listen.admin.host;
@@ -112,8 +107,10 @@ absl::StatusOr<std::unique_ptr<HttpServer>> StartAdminDoor(const Config& config,
   options.max_connections = static_cast<uint32_t>(config.limits.connections);
   options.version = kVersion;
   options.build = kCommit;
-  source.version = kVersion;
-  source.build = kCommit;
+  AdminSource source{.health = std::move(health),
+                     .metrics = std::move(metrics),
+                     .version = std::string(kVersion),
+                     .build = std::string(kCommit)};
   return NamedDoor("--admin", HttpServer::Start(std::move(options), MakeAdminSite(std::move(source)),
                                                 SystemClock::Get(), SystemRandom()));
 }

@@ -15,6 +15,7 @@
 #include "common/http/admin_site.h"
 #include "common/http/http_server.h"
 #include "common/log/log.h"
+#include "common/process/process_parts.h"
 
 namespace epic {
 
@@ -42,15 +43,11 @@ struct PartProcess {
 // the process at once. REQUIRES: no other thread was started yet.
 int RunPart(const PartProcess& process, int argc, char** argv);
 
-// `door` with the flag in front of its error, so that one sees which door it is about.
-template <typename T>
-absl::StatusOr<T> NamedDoor(std::string_view flag, absl::StatusOr<T> door) {
-  if (door.ok()) return door;
-  return absl::Status(door.status().code(), std::string(flag) + ": " + std::string(door.status().message()));
-}
-
-// The admin HTTP door at listen.admin. Errors: those of HttpServer::Start, with the flag.
-absl::StatusOr<std::unique_ptr<HttpServer>> StartAdminDoor(const Config& config, AdminSource source);
+// The admin HTTP door at listen.admin. What is passed is as AdminSource says. Errors: those of
+// HttpServer::Start, with the flag.
+absl::StatusOr<std::unique_ptr<HttpServer>> StartAdminDoor(const Config& config,
+                                                           std::function<PartHealth()> health,
+                                                           std::function<std::string()> metrics);
 
 }  // namespace epic
 

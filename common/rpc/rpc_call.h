@@ -85,26 +85,8 @@ class UnaryCall final : public grpc::ServerUnaryReactor {
 // The answer when the door has no room for one more call that may block.
 absl::Status DoorIsFull();
 
-// Answers with what `work(scope)` returns, an absl::StatusOr<Response>; it runs on the executor and may
-// block.
-template <typename Response, typename Work>
-grpc::ServerUnaryReactor* Answer(const RpcParts* parts, grpc::CallbackServerContext* context,
-                                 std::string_view name, Response* response, Work work) {
-  auto* call = new UnaryCall(parts, context, name);  // frees itself
-  const bool taken = parts->executor->TrySubmit([call, response, work = std::move(work)] {
-    if (call->scope().cancel.cancelled()) {
-      return call->End(Error(ErrorCode::kClientGone, "the client went away"));
-    }
-    absl::StatusOr<Response> result = work(call->scope());
-    if (result.ok()) *response = std::move(result).value();
-    call->End(result.status());
-  });
-  if (!taken) call->End(DoorIsFull());
-  return call;
-}
-
-// The same for work that ends later: `work(scope, done)` runs on the executor and may block; it hands its
-// absl::StatusOr<Response> to `done`, once, on any thread.
+// Answers with what `work(scope, done)` hands to `done`, an absl::StatusOr<Response>, once and on any thread;
+// it runs on the executor and may block.
 template <typename Response, typename Work>
 grpc::ServerUnaryReactor* AnswerLater(const RpcParts* parts, grpc::CallbackServerContext* context,
                                       std::string_view name, Response* response, Work work) {
@@ -120,6 +102,15 @@ grpc::ServerUnaryReactor* AnswerLater(const RpcParts* parts, grpc::CallbackServe
   });
   if (!taken) call->End(DoorIsFull());
   return call;
+}
+
+// The same with what `work(scope)` returns.
+template <typename Response, typename Work>
+grpc::ServerUnaryReactor* Answer(const RpcParts* parts, grpc::CallbackServerContext* context,
+                                 std::string_view name, Response* response, Work work) {
+  return AnswerLater(
+      parts, context, name, response,
+      [work = std::move(work)](const RequestScope& scope, const auto& done) { done(work(scope)); });
 }
 
 // The same on the thread of gRPC, for work that never blocks.

@@ -1,5 +1,4 @@
-// What workers have in common besides their cores: the store that their settings name, and the log of their
-// calls. Free functions.
+// What workers have in common besides their cores: the store that their settings name. A free function.
 #ifndef EPIC_COMMON_RPC_WORKER_PARTS_H_
 #define EPIC_COMMON_RPC_WORKER_PARTS_H_
 
@@ -8,9 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/config/config.h"
-#include "common/log/log.h"
 #include "common/rpc/credentials.h"
-#include "common/rpc/rpc_event.h"
 #include "common/storage/kv_store.h"
 
 namespace epic {
@@ -20,9 +17,6 @@ namespace epic {
 absl::StatusOr<std::unique_ptr<KvStore>> StoreOfWorker(const ClusterSettings& settings,
                                                        const std::string& source,
                                                        std::shared_ptr<const Credentials> credentials);
-
-// Writes a line for each call, and what it failed of where its caller is not told.
-RpcObserver LogCalls(const Logger& log);
 
 }  // namespace epic
 

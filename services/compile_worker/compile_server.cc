@@ -10,6 +10,7 @@
 #include "common/base/executor.h"
 #include "common/base/system_random.h"
 #include "common/metrics/metrics.h"
+#include "common/rpc/call_log.h"
 #include "common/rpc/process_credentials.h"
 #include "common/rpc/worker_parts.h"
 #include "common/status/status_macros.h"
@@ -18,6 +19,7 @@
 #include "services/compile_worker/core/job_check.h"
 #include "services/compile_worker/rpc/compile_door.h"
 #include "services/worker_api/opened_model.h"
+#include "services/worker_api/worker_health.h"
 
 namespace epic {
 namespace {
@@ -39,14 +41,10 @@ class CompileServer final : public PartServer {
     CompileLimits limits = CompileLimitsOf(config_);
     limits.queues_layers = true;
     compiler_.emplace(limits, engine_.get(), store_.get(), &executor_, clock_, &metrics_);
-    collector_ = metrics_.AddCollector([this] {
-      ShowEngine(engine_->Gauges(), &metrics_);
-      ShowCredentials(credentials_.get(), &metrics_);
-    });
-    EPIC_ASSIGN_OR_RETURN(admin_, StartAdminDoor(config_, {.health = [this] { return Health(); },
-                                                           .metrics = [this] { return metrics_.Text(); },
-                                                           .version = {},
-                                                           .build = {}}));
+    collector_ = CollectOfWorker(engine_.get(), credentials_.get(), &metrics_);
+    EPIC_ASSIGN_OR_RETURN(admin_,
+                          StartAdminDoor(
+                              config_, [this] { return Health(); }, [this] { return metrics_.Text(); }));
     CompileDoorOptions options;
     options.address = config_.listen.grpc.ToString();
     options.credentials = credentials_;
@@ -82,11 +80,7 @@ class CompileServer final : public PartServer {
 
  private:
   PartHealth Health() const {
-    if (draining_) return {.able = false, .status = "draining", .causes = {"the worker is stopping"}};
-    const auto stuck = StuckCause(engine_->Gauges(), clock_->SteadyNs(), config_.engine.stuck_after_ms);
-    if (stuck.has_value()) return {.able = false, .status = "stuck", .causes = {*stuck}};
-    std::vector<std::string> causes = CredentialsCauses(credentials_.get());
-    return {.able = true, .status = causes.empty() ? "ok" : "degraded", .causes = std::move(causes)};
+    return HealthOfWorker(draining_, *engine_, credentials_.get(), config_.engine.stuck_after_ms, *clock_);
   }
 
   const Config config_;

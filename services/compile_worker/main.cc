@@ -6,7 +6,7 @@
 int main(int argc, char** argv) {
   return epic::RunPart({.name = "epic-compile-worker",
                         .about = "A compile worker of EPIC: turns contexts into KV objects",
-                        .flags = {"--model", "--model-alias", "--grpc", "--admin", "--insecure"},
+                        .flags = {"--model", "--grpc", "--admin", "--insecure"},
                         .start = &epic::StartCompileServer},
                        argc, argv);
 }

@@ -5,6 +5,7 @@
 
 #include "common/base/system_random.h"
 #include "common/metrics/metrics.h"
+#include "common/rpc/call_log.h"
 #include "common/rpc/process_credentials.h"
 #include "common/status/status_macros.h"
 #include "common/storage/disk_causes.h"
@@ -80,7 +81,10 @@ class StoreServer final : public PartServer {
     options.drain_ms = config_.deadlines.drain_ms;
     options.id_seed = SystemRandom();
     StoreDoorObservers observers;
-    observers.on_call = [this](const RpcEvent& event) { OnCall(event); };
+    observers.on_call = [this, write = LogCalls(log_)](const RpcEvent& event) {
+      store_metrics_.OnCall(event);
+      write(event);
+    };
     observers.on_lookup = [this](bool hit, MissCause cause) { store_metrics_.OnLookup(hit, cause); };
     EPIC_ASSIGN_OR_RETURN(grpc_,
                           NamedDoor("--grpc", StoreDoor::Start(options, node_.get(), std::move(observers))));
@@ -88,24 +92,10 @@ class StoreServer final : public PartServer {
   }
 
   absl::Status OpenAdmin() {
-    EPIC_ASSIGN_OR_RETURN(admin_, StartAdminDoor(config_, {.health = [this] { return Health(); },
-                                                           .metrics = [this] { return metrics_.Text(); },
-                                                           .version = {},
-                                                           .build = {}}));
+    EPIC_ASSIGN_OR_RETURN(admin_,
+                          StartAdminDoor(
+                              config_, [this] { return Health(); }, [this] { return metrics_.Text(); }));
     return absl::OkStatus();
-  }
-
-  // Clients are told of an unexpected error, but not what it was: that stands here.
-  void OnCall(const RpcEvent& event) const {
-    store_metrics_.OnCall(event);
-    if (!event.cause.empty()) {
-      log_.Error("call fails unexpectedly",
-                 {{"call", event.call}, {"request_id", event.request_id}, {"cause", event.cause}});
-    }
-    log_.Debug("call ends", {{"call", event.call},
-                             {"code", event.code},
-                             {"request_id", event.request_id},
-                             {"duration_us", event.duration_us}});
   }
 
   PartHealth Health() const {

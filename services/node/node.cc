@@ -97,6 +97,9 @@ HealthReport Node::State::Health() const {
       StuckCause(parts.engine->Gauges(), clock->SteadyNs(), options.config.engine.stuck_after_ms);
   if (stuck.has_value()) return {.able = false, .status = "stuck", .causes = {*stuck}};
   std::vector<std::string> causes = DiskCauses(parts.store->Disk(), clock->SteadyNs());
+  if (options.other_causes) {
+    for (std::string& cause : options.other_causes()) causes.push_back(std::move(cause));
+  }
   return {.able = true, .status = causes.empty() ? "ok" : "degraded", .causes = std::move(causes)};
 }
 

@@ -7,8 +7,10 @@
 #define EPIC_SERVICES_NODE_NODE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/base/clock.h"
@@ -25,6 +27,8 @@ struct NodeOptions {
   uint64_t seed = 0;          // of ids and of seeds where requests have none
   uint32_t executor_threads = 4;
   uint32_t max_requests = 4096;  // in progress
+  // What health says beside the node's own causes; such are no hindrance. Called on any thread; never blocks.
+  std::function<std::vector<std::string>()> other_causes;
 };
 
 class Node {

@@ -1,7 +1,10 @@
 #include "services/node/node.h"
 
+#include <functional>
 #include <future>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -49,6 +52,7 @@ class NodeTest : public ::testing::Test {
     ASSERT_OK(config);
     NodeOptions options;
     options.config = *std::move(config);
+    options.other_causes = other_causes_;
     node_.reset();
     node_ = std::make_unique<Node>(options, clock, &metrics_, [this, clock](PackProgress*) {
       auto engine = std::make_unique<FakeEngine>();
@@ -93,6 +97,7 @@ class NodeTest : public ::testing::Test {
   }
 
   ManualClock clock_;
+  std::function<std::vector<std::string>()> other_causes_;
   Metrics metrics_;
   CancelSource cancel_;
   FakeEngine* engine_ = nullptr;
@@ -232,6 +237,23 @@ TEST_F(NodeTest, ASlowDiskIsDegradedAndStillAble) {
   EXPECT_THAT(node->MetricsText(), HasSubstr("epic_store_disk_wait_seconds 2.5\n"));
   store_->set_disk({});
   EXPECT_EQ(node->Health().status, "ok");
+}
+
+TEST_F(NodeTest, WhatOthersSayIsDegradedBesideItsOwnCauses) {
+  using ::testing::ElementsAre;
+  using ::testing::HasSubstr;
+  std::vector<std::string> others;
+  other_causes_ = [&others] { return others; };
+  MakeNode({}, &clock_);
+  ASSERT_OK(node_->Start());
+  NodeApi* node = node_->apis().node;
+  EXPECT_EQ(node->Health().status, "ok");
+  others = {"the certificate"};
+  EXPECT_EQ(node->Health().status, "degraded");
+  EXPECT_TRUE(node->Health().able);
+  EXPECT_THAT(node->Health().causes, ElementsAre("the certificate"));
+  store_->set_disk({.slow = true, .wait_ns = 2'500'000'000});
+  EXPECT_THAT(node->Health().causes, ElementsAre(HasSubstr("slow"), "the certificate"));
 }
 
 TEST_F(NodeTest, SettingsBoundRequestsAndCompiles) {

@@ -10,6 +10,8 @@
 #include "common/http/http_server.h"
 #include "common/log/log.h"
 #include "common/metrics/metrics.h"
+#include "common/process/process_parts.h"
+#include "common/rpc/call_log.h"
 #include "common/rpc/process_credentials.h"
 #include "common/status/status_macros.h"
 #include "kernels/api/dispatch.h"
@@ -57,18 +59,15 @@ HttpOptions HttpOptionsOf(const Config& config, HttpDoor door) {
   return options;
 }
 
-// Clients are told of an unexpected error, but not what it was: that stands here.
-void LogCause(const Logger& log, std::string_view call, const std::string& request_id,
-              const std::string& cause) {
-  if (cause.empty()) return;
-  log.Error("request failed unexpectedly", {{"call", call}, {"request_id", request_id}, {"cause", cause}});
-}
-
 // Counts a request and writes its line. No text of users comes here.
 HttpObserver Observe(const Logger& log, Metrics* metrics) {
   return [log, metrics](const HttpEvent& event) {
     metrics->GetCounter(MetricId::kRequestsTotal, {"http", event.code}).Add();
-    LogCause(log, event.call, event.request_id, event.cause);
+    // Clients are told of an unexpected error, but not what it was: that stands here.
+    if (!event.cause.empty()) {
+      log.Error("request failed unexpectedly",
+                {{"call", event.call}, {"request_id", event.request_id}, {"cause", event.cause}});
+    }
     log.Debug("request ends", {{"call", event.call},
                                {"status", event.status},
                                {"code", event.code},
@@ -79,18 +78,7 @@ HttpObserver Observe(const Logger& log, Metrics* metrics) {
   };
 }
 
-// Writes the line of a gRPC call.
-RpcObserver LogCalls(const Logger& log) {
-  return [log](const RpcEvent& event) {
-    LogCause(log, event.call, event.request_id, event.cause);
-    log.Debug("call ends", {{"call", event.call},
-                            {"code", event.code},
-                            {"request_id", event.request_id},
-                            {"duration_us", event.duration_us}});
-  };
-}
-
-// The same for calls of the public gRPC door, which are counted too.
+// The log of calls of the public gRPC door, which are counted too.
 RpcObserver ObserveCalls(const Logger& log, Metrics* metrics) {
   return [write = LogCalls(log), metrics](const RpcEvent& event) {
     metrics->GetCounter(MetricId::kRequestsTotal, {"grpc", event.code}).Add();
@@ -98,24 +86,20 @@ RpcObserver ObserveCalls(const Logger& log, Metrics* metrics) {
   };
 }
 
-// Tells which door an error is about, by the flag that moves it.
-template <typename T>
-absl::StatusOr<T> Named(const char* flag, absl::StatusOr<T> door) {
-  if (door.ok()) return door;
-  return absl::Status(door.status().code(), std::string(flag) + ": " + std::string(door.status().message()));
-}
-
 // The doors of one node, opened together and closed in the right order.
 class Doors {
  public:
+  // `credentials`: of gRPC; null: plain.
+  explicit Doors(std::shared_ptr<Credentials> credentials) : credentials_(std::move(credentials)) {}
+
   absl::Status Open(const Config& config, Node* node, const Logger& log, Metrics* metrics, uint64_t seed) {
-    EPIC_ASSIGN_OR_RETURN(credentials_, CredentialsOf(config.tls, log, metrics));
     Clock* clock = SystemClock::Get();
     const Apis apis = node->apis();
-    EPIC_ASSIGN_OR_RETURN(http_, Named("--http", StartHttpDoor(HttpOptionsOf(config, HttpDoor::kPublic), apis,
-                                                               clock, seed, Observe(log, metrics))));
-    EPIC_ASSIGN_OR_RETURN(admin_, Named("--admin", StartHttpDoor(HttpOptionsOf(config, HttpDoor::kAdmin),
-                                                                 apis, clock, seed + 1)));
+    EPIC_ASSIGN_OR_RETURN(
+        http_, NamedDoor("--http", StartHttpDoor(HttpOptionsOf(config, HttpDoor::kPublic), apis, clock, seed,
+                                                 Observe(log, metrics))));
+    EPIC_ASSIGN_OR_RETURN(admin_, NamedDoor("--admin", StartHttpDoor(HttpOptionsOf(config, HttpDoor::kAdmin),
+                                                                     apis, clock, seed + 1)));
     GrpcDoorOptions grpc;
     grpc.address = config.listen.grpc.ToString();
     grpc.credentials = credentials_;
@@ -123,8 +107,8 @@ class Doors {
     grpc.max_stream_buffer_bytes = static_cast<size_t>(config.limits.stream_buffer_bytes);
     grpc.drain_ms = config.deadlines.drain_ms;
     grpc.id_seed = seed + 2;
-    EPIC_ASSIGN_OR_RETURN(grpc_,
-                          Named("--grpc", GrpcDoor::Start(grpc, apis, clock, ObserveCalls(log, metrics))));
+    EPIC_ASSIGN_OR_RETURN(
+        grpc_, NamedDoor("--grpc", GrpcDoor::Start(grpc, apis, clock, ObserveCalls(log, metrics))));
     EPIC_RETURN_IF_ERROR(OpenAdminGrpc(config, node, log, seed + 3));
     collector_ = metrics->AddCollector([this, metrics] {
       metrics->GetGauge(MetricId::kHttpConnections, {"public"})
@@ -168,26 +152,19 @@ class Doors {
     options.address = config.listen.admin_grpc.ToString();
     options.credentials = credentials_;
     options.id_seed = seed;
-    EPIC_ASSIGN_OR_RETURN(
-        admin_grpc_, Named("--admin-grpc",
-                           AdminDoor::Start(options, node_admin_.get(), SystemClock::Get(), LogCalls(log))));
+    EPIC_ASSIGN_OR_RETURN(admin_grpc_,
+                          NamedDoor("--admin-grpc", AdminDoor::Start(options, node_admin_.get(),
+                                                                     SystemClock::Get(), LogCalls(log))));
     return absl::OkStatus();
   }
 
-  std::shared_ptr<Credentials> credentials_;  // null: gRPC is plain
+  const std::shared_ptr<Credentials> credentials_;
   std::unique_ptr<HttpServer> http_, admin_;
   std::unique_ptr<GrpcDoor> grpc_;
   std::unique_ptr<NodeAdmin> node_admin_;
   std::unique_ptr<AdminDoor> admin_grpc_;
   Metrics::Collector collector_;
 };
-
-LogOptions LogOptionsOf(const Config& config) {
-  LogOptions options;
-  options.level = ParseLogLevel(config.log.level).value_or(LogLevel::kInfo);
-  options.format = ParseLogFormat(config.log.format).value_or(LogFormat::kText);
-  return options;
-}
 
 }  // namespace
 
@@ -199,13 +176,16 @@ absl::Status Serve(const Config& config, const ServeHooks& hooks) {
   const uint64_t seed = SystemRandom();
   const Clock* clock = SystemClock::Get();
   Metrics metrics;
+  EPIC_ASSIGN_OR_RETURN(const std::shared_ptr<Credentials> credentials,
+                        CredentialsOf(config.tls, log, &metrics));
   NodeOptions options;
   options.config = config;
   options.build_version = std::string(kVersion);
   options.seed = seed;
+  options.other_causes = [credentials] { return CredentialsCauses(credentials.get()); };
   Node node(std::move(options), clock, &metrics,
             [&config, clock](PackProgress* progress) { return LoadParts(config, clock, progress); });
-  Doors doors;
+  Doors doors(credentials);
   absl::Status status = doors.Open(config, &node, log, &metrics, seed);
   LoadProgress progress(hooks.progress);
   if (status.ok()) status = node.Start(&progress);

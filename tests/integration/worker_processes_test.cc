@@ -64,6 +64,16 @@ class Part {
   const std::string grpc, admin;
 };
 
+// The first answer to /health at `admin` that has `word`, or the last one when the time is up.
+std::string HealthWith(const std::string& admin, const std::string& word) {
+  const int64_t end_ns = SystemClock::Get()->SteadyNs() + int64_t{kBoundS} * 1'000'000'000;
+  std::string health;
+  do {
+    health = testing::HttpGet(admin, "/health");
+  } while (health.find(word) == std::string::npos && SystemClock::Get()->SteadyNs() < end_ns);
+  return health;
+}
+
 // The same cores in this process.
 class OneProcess {
  public:
@@ -102,7 +112,6 @@ class OneProcess {
     return context;
   }
   const NodeParts& parts() const { return parts_; }
-  Compiler* compiler() { return &*compiler_; }
   Linker* linker() { return &*linker_; }
 
  private:
@@ -171,10 +180,12 @@ class WorkerProcessesTest : public ::testing::Test {
     remote_ = *std::move(remote);
     linker_ = v1::LinkWorkerService::NewStub(MakeChannel(link_->grpc, credentials_.get(), {}));
   }
-  void StartCompileWorker() {
-    compile_.emplace("epic-compile-worker",
-                     Arguments("compile", {"model.path=" + model_, "cluster.stores=" + store_->grpc,
-                                           "engine.memory_bytes=512MiB"}));
+  void StartCompileWorker(const std::string& grpc = "127.0.0.1:0") {
+    compile_.emplace(
+        "epic-compile-worker",
+        Arguments("compile",
+                  {"model.path=" + model_, "cluster.stores=" + store_->grpc, "engine.memory_bytes=512MiB"},
+                  grpc));
     ASSERT_FALSE(compile_->grpc.empty());
     compiler_ = v1::CompileWorkerService::NewStub(MakeChannel(compile_->grpc, credentials_.get(), {}));
   }
@@ -196,8 +207,9 @@ class WorkerProcessesTest : public ::testing::Test {
   std::string File(const std::string& who, const std::string& what) const {
     return dir_.path() + "/" + who + "." + what + ".pem";
   }
-  std::vector<std::string> Arguments(const std::string& who, std::vector<std::string> sets) const {
-    std::vector<std::string> arguments = {"--grpc", "127.0.0.1:0", "--admin", "127.0.0.1:0"};
+  std::vector<std::string> Arguments(const std::string& who, std::vector<std::string> sets,
+                                     const std::string& grpc = "127.0.0.1:0") const {
+    std::vector<std::string> arguments = {"--grpc", grpc, "--admin", "127.0.0.1:0"};
     for (const std::string& set :
          {"tls.cert_file=" + File(who, "cert"), "tls.key_file=" + File(who, "key"),
           "tls.ca_file=" + dir_.path() + "/ca.pem", "tls.peer_name=" + std::string(kName),
@@ -344,6 +356,8 @@ TEST_F(WorkerProcessesTest, AnswerAsOneProcessDoesAndEndInOrder) {
     EXPECT_NE(testing::HttpGet(part->admin, "/health").find(R"({"status":"ok","causes":[]})"),
               std::string::npos);
   }
+  testing::WriteFile(File("link", "cert"), "");
+  EXPECT_NE(HealthWith(link_->admin, "degraded").find("is empty"), std::string::npos);
   EXPECT_EQ(link_->End(SIGTERM), 0);
   EXPECT_EQ(compile_->End(SIGTERM), 0);
   EXPECT_EQ(store_->End(SIGTERM), 0);
@@ -368,9 +382,21 @@ TEST_F(WorkerProcessesTest, WhatIsMissingIsCompiledByTheWorkerOrRefused) {
 
   // Without its compile worker, and with another one in its place.
   ASSERT_OK(remote_->DropObject(kTenant, key));
+  const std::string place = compile_->grpc;
   EXPECT_EQ(compile_->End(SIGKILL), -SIGKILL);
   EXPECT_EQ(CodeOf(Link(Prompt(key, "legolink-16")).status), ErrorCode::kLoading);
   EXPECT_OK(Link(Prompt(key, "full")).status) << "needs no object";
+  StartCompileWorker(place);
+  // The link worker tries to connect about once a second; until then it says when to come back.
+  const int64_t end_ns = SystemClock::Get()->SteadyNs() + int64_t{kBoundS} * 1'000'000'000;
+  Answer third;
+  do {
+    third = Link(Prompt(key, "legolink-16"));
+  } while (!third.status.ok() && CodeOf(third.status) == ErrorCode::kLoading &&
+           SystemClock::Get()->SteadyNs() < end_ns);
+  ExpectSame(third, want);
+  EXPECT_EQ(third.recompiled, 1u);
+  EXPECT_NE(compile_->Metrics().find("epic_compiles_total{result=\"ok\"} 1\n"), std::string::npos);
 }
 
 TEST_F(WorkerProcessesTest, WrongRequestsAndStrangersAreRefused) {
@@ -420,6 +446,26 @@ TEST_F(WorkerProcessesTest, ACancelledCallFreesWhatItHolds) {
   }
   EXPECT_TRUE(free);
   EXPECT_EQ(link_->End(SIGTERM), 0);
+}
+
+TEST_F(WorkerProcessesTest, ANodeTellsOfBadCertificatesAndGoesOn) {
+  std::vector<std::string> arguments = Arguments(
+      "link",
+      {"model.path=" + model_, "store.data_dir=" + dir_.path() + "/serve", "engine.memory_bytes=512MiB"});
+  arguments.insert(arguments.begin(),
+                   {"--json", "serve", "--http", "127.0.0.1:0", "--admin-grpc", "127.0.0.1:0"});
+  testing::ChildProcess node("epic", arguments);
+  std::string admin = node.Behind(R"("admin":")");
+  admin = admin.substr(0, admin.find('"'));
+  ASSERT_FALSE(admin.empty());
+  EXPECT_NE(HealthWith(admin, "ok").find(R"("causes":[])"), std::string::npos);
+  testing::WriteFile(File("link", "cert"), "");
+  EXPECT_NE(HealthWith(admin, "degraded").find("is empty"), std::string::npos);
+  EXPECT_EQ(node.End(SIGTERM), 0);
+}
+
+TEST(CompileWorkerProcessTest, HasNoFlagForTheNameOfAModelItServesToNobody) {
+  EXPECT_EQ(testing::ChildProcess("epic-compile-worker", {"--model-alias", "m"}).End(0), 2);
 }
 
 }  // namespace
