@@ -21,6 +21,7 @@ ChildProcess::ChildProcess(const std::string& binary, std::vector<std::string> a
   int out[2];
   EPIC_CHECK(pipe2(out, O_CLOEXEC) == 0);
   pid_ = fork();
+  EPIC_CHECK(pid_ >= 0);
   if (pid_ == 0) {
     dup2(out[1], STDOUT_FILENO);
     execv(argv[0], argv.data());
@@ -46,6 +47,7 @@ std::string ChildProcess::Behind(const std::string& word) {
 }
 
 int ChildProcess::End(int signal) {
+  EPIC_CHECK(pid_ > 0);  // kill takes others for a group of processes, or all
   if (signal != 0) kill(pid_, signal);
   int status = 0;
   EPIC_CHECK(waitpid(pid_, &status, 0) == pid_);

@@ -24,6 +24,7 @@ class ChildProcess {
   // first.
   std::string Behind(const std::string& word);
   // Waits for its end, after `signal` unless that is 0. The exit code, or minus the signal that ended it.
+  // REQUIRES: it was not ended before.
   int End(int signal);
   pid_t pid() const { return pid_; }
 

@@ -32,11 +32,11 @@ struct RemoteKvStoreOptions {
   std::shared_ptr<const Credentials> credentials;  // null: plain
   std::string source = "epic";                     // who writes, for those who wait; at most 256 bytes
   int64_t call_ms = 10'000;                        // deadline of a call that moves no layers
-  int64_t reconnect_ms = 2'000;             // how long the one retry waits for a node that is being restarted
-  int64_t lease_ms = 60'000;                // for a read
-  int64_t heartbeat_ms = 5'000;             // signs of life of what is being written
-  int64_t erase_ms = 600'000;               // how long an erasure is waited for
-  const Clock* clock = SystemClock::Get();  // outlives the store
+  int64_t reconnect_ms = 2'000;                    // the one retry waits so long for a node that restarts
+  int64_t lease_ms = 60'000;                       // for a read
+  int64_t heartbeat_ms = 5'000;                    // signs of life of what is being written
+  int64_t erase_ms = 600'000;                      // how long an erasure is waited for
+  const Clock* clock = SystemClock::Get();         // outlives the store
 };
 
 // Connects when it is first used. Errors: InvalidArgument when there is no address.
