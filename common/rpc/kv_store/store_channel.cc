@@ -12,13 +12,14 @@ namespace {
 
 constexpr int kMinBackoffMs = 100;
 constexpr int kMaxBackoffMs = 1000;
+constexpr int kConnectMs = 5000;  // a try has at least so long, handshakes included
 constexpr int64_t kLookAgainNs = 5'000'000'000;
 
 std::shared_ptr<grpc::Channel> Connect(const StoreChannelOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kMinBackoffMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kMinBackoffMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxBackoffMs);
   // A connection of its own: bytes of layers do not wait behind those of other clients of the process.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
