@@ -14,7 +14,9 @@ ARROWS = [
      "common knows no service and no kernel: pass what it needs in"),
     (r"common/transport/", ["common/base/", "common/metrics/", "common/status/", "common/storage/", "common/transport/"],
      "paths stand on storage and below rpc: only the path in common/transport/grpc/ knows gRPC"),
-    (r"common/coordination/", ["common/base/", "common/coordination/", "common/metrics/", "common/status/"],
+    (r"common/coordination/etcd/", ["common/", "etcd/v3/"],
+     "common knows no service and no kernel: pass what it needs in"),
+    (r"common/coordination/", ["common/base/", "common/config/", "common/coordination/", "common/metrics/", "common/status/"],
      "coordination stands on base and status: only common/coordination/etcd/ knows a store"),
     (r"common/", ["common/"],
      "common knows no service, kernel or proto: put an interface in common and its implementation above"),
@@ -49,8 +51,9 @@ ARROWS = [
 # (library, its headers, where they may be included, what to use instead).
 THIRD_PARTY = [
     ("gRPC", r"grpc(pp)?/",
-     r"common/rpc/|common/transport/grpc/|services/\w+/rpc/|services/\w+/main\.cc|services/(node|cli)/|loadgen/",
+     r"common/rpc/|common/transport/grpc/|common/coordination/etcd/|services/\w+/rpc/|services/\w+/main\.cc|services/(node|cli)/|loadgen/",
      "the core's own types"),
+    ("etcd's wire", r"etcd/v3/", r"common/coordination/etcd/", "common/coordination/coordinator.h"),
     ("protobuf", r"google/(protobuf|rpc)/|epic/v1/.*\.pb\.h",
      r"common/rpc/|common/transport/grpc/|services/\w+/rpc/|services/\w+/main\.cc|services/(node|cli)/|loadgen/",
      "the core's own types"),

@@ -14,23 +14,10 @@
 
 #include "common/coordination/coordinator.h"
 #include "common/coordination/testing/calls.h"
+#include "common/coordination/testing/coordination_world.h"
 #include "common/testing/status_matchers.h"
 
 namespace epic::testing {
-
-// A store with nothing in it, and coordinators that reach it.
-class CoordinationWorld {
- public:
-  virtual ~CoordinationWorld() = default;
-  // Owned by the world.
-  virtual Coordinator* NewCoordinator() = 0;
-  // Lets time pass until `condition` holds; false when it does not within a time that is ample.
-  virtual bool Await(const std::function<bool()>& condition) = 0;
-  // Forgets the changes up to now.
-  virtual void Compact(Revision now) = 0;
-  // The least time that a lease may have.
-  virtual int64_t LeaseMs() const = 0;
-};
 
 // Null: cannot be had here, the test is skipped.
 using WorldMaker = std::function<std::unique_ptr<CoordinationWorld>()>;
