@@ -72,6 +72,9 @@ struct Region {
   // Shape: [BlockCount(layout)] (object_codec.h), or empty: then the peer's word that comes with each layer
   // is taken. What is here is binding: bytes that do not have these checksums are damaged.
   std::vector<uint32_t> block_crcs;
+  // Some layers were not there yet at the peer when it was leased: a path that brings each as it comes is
+  // better than one that waits for all.
+  bool on_its_way = false;
 };
 
 // A part of one layer. `offset` and `offset + to.size()` are borders of blocks (range_check.h) or the end of

@@ -257,6 +257,9 @@ absl::Status ShmCore::CheckWork(const Work& work, bool* moves) const {
   if (work.request.memory != MemoryKind::kHost) {
     return NotOnThisPathStatus("this path copies to host memory only");
   }
+  if (work.request.region->on_its_way && !options_.waits_for_whole) {
+    return NotOnThisPathStatus("the object is not whole yet; other paths bring its layers as they come");
+  }
   *moves = MovesBytes(work.request);
   if (*moves && work.request.deadline_steady_ns <= options_.clock->SteadyNs()) return DeadlineStatus();
   return absl::OkStatus();
@@ -287,8 +290,18 @@ absl::Status ShmCore::Connect(std::unique_ptr<shm::Client>* client) {
   if (*client != nullptr && (*client)->alive()) return absl::OkStatus();
   if (*client != nullptr) NoteGone();
   client->reset();
-  auto connected = shm::Client::Connect(options_.store);
+  shm::ClientOptions store = options_.store;
+  ShmPlace place;
+  if (options_.find) {
+    place = options_.find();
+    store.path = place.socket;
+  }
+  if (store.path.empty()) return NotOnThisPathStatus("the peer hands its memory to no process here");
+  auto connected = shm::Client::Connect(store);
   if (!connected.ok()) return ToPathStatus(connected.status());
+  if (place.incarnation != 0 && place.incarnation != (*connected)->incarnation()) {
+    return NotOnThisPathStatus("another life of the peer, or another store, is at its socket");
+  }
   *client = *std::move(connected);
   MutexLock lock(&mu_);
   peer_known_ = true;

@@ -10,7 +10,10 @@
 #ifndef EPIC_COMMON_TRANSPORT_SHM_SHM_PATH_H_
 #define EPIC_COMMON_TRANSPORT_SHM_SHM_PATH_H_
 
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "common/base/clock.h"
 #include "common/base/timers.h"
@@ -19,10 +22,21 @@
 
 namespace epic::transport {
 
+// Where the peer hands its memory over, as far as that is known.
+struct ShmPlace {
+  std::string socket;        // empty: nowhere that this process can reach
+  uint64_t incarnation = 0;  // of the peer that said so; 0: whoever is there
+};
+
 struct ShmPathOptions {
   // `timeout_ms`: also the longest that Hold waits, whatever its deadline, and that Stop waits for a store
   // which does not say hello.
   shm::ClientOptions store;
+  // Asked before each connection, instead of `store.path`; must not block. Empty: the peer is at
+  // `store.path`.
+  std::function<ShmPlace()> find;
+  // False: a region that is on its way (transport.h) is left to other paths.
+  bool waits_for_whole = true;
   const Clock* clock = SystemClock::Get();
   Timers* timers = nullptr;                  // of the same clock; outlives the path
   uint32_t workers = 4;                      // fetches at a time; connections, beside one for Hold
