@@ -95,6 +95,7 @@ class Loader {
 
   void CheckTogether();
   void CheckTls();
+  void CheckTransport();
   void CheckReach(const std::string& door, const HostPort& address);
 
   absl::StatusOr<Config> Finish() {
@@ -177,6 +178,7 @@ void Loader::Node(const std::string& prefix, const YAML::Node& node, const std::
 // What no single setting shows.
 void Loader::CheckTogether() {
   CheckTls();
+  CheckTransport();
   const std::vector<std::pair<std::string, HostPort>> doors = {
       {"listen.http", config_.listen.http},
       {"listen.grpc", config_.listen.grpc},
@@ -205,6 +207,29 @@ void Loader::CheckTls() {
   }
   if (tls.cert_file.empty() && !tls.ca_file.empty()) {
     Problem(sources_["tls.ca_file"], "tls.ca_file is of no use without tls.cert_file and tls.key_file");
+  }
+}
+
+// UCX encrypts nothing and knows nobody: networks are named by hand, and lanes opened by tickets out of calls
+// that know who asks.
+void Loader::CheckTransport() {
+  const TransportSettings& transport = config_.transport;
+  const bool beyond = transport.ucx_devices != "lo" || !HostPort{transport.ucx_listen, 1}.IsLoopback();
+  if (!beyond) return;
+  const std::string name = transport.ucx_devices != "lo" ? "transport.ucx_devices" : "transport.ucx_listen";
+  if (!transport.trusted_network) {
+    Problem(sources_[name],
+            name +
+                " is beyond this host, and UCX encrypts nothing; say "
+                "transport.trusted_network: true where nobody else listens, or leave KV objects "
+                "to grpc");
+  }
+  const bool knows_clients = !config_.tls.cert_file.empty() && config_.tls.client_certs == "required";
+  if (!knows_clients && !config_.insecure) {
+    Problem(sources_[name], name +
+                                " is beyond this host: whoever gets a ticket from the gRPC door reads all KV "
+                                "objects; set tls.cert_file, tls.key_file and tls.ca_file with "
+                                "tls.client_certs: required, or say insecure: true");
   }
 }
 

@@ -97,6 +97,23 @@ struct ClusterSettings {
   std::string compile_workers;  // HOST:PORT,…; empty: none
 };
 
+// How the bytes of KV objects go from a store process to workers.
+struct TransportSettings {
+  std::string paths;             // shm | ucx | grpc, by preference, with commas
+  std::string ucx_devices;       // by UCX's names, with commas
+  std::string ucx_listen;        // a numeric address of one of these
+  bool trusted_network = false;  // allows devices beyond this host, though UCX encrypts nothing
+  int64_t ucx_pieces = 0;        // under way to a worker
+  int64_t prefetch_bytes = 0;    // under way for one object
+  int64_t in_flight_bytes = 0;   // under way to a worker
+  int64_t link_bytes = 0;        // a second, of all classes; 0: as fast as it goes
+  int64_t fetch_bytes = 0;       // a second, of one class; 0: no limit of its own
+  int64_t write_behind_bytes = 0;
+  int64_t repair_bytes = 0;
+};
+// One name after the other. Errors: InvalidArgument for what is empty, or given twice.
+absl::StatusOr<std::vector<std::string>> ParseNames(std::string_view text);
+
 struct LinkingSettings {
   std::string strategy;        // full | prefix | naive | legolink-K | cacheblend-R | query-guided-B
   std::string compile_prefix;  // of legolink-0: bos | bos4 | system
@@ -153,6 +170,7 @@ struct Config {
   CompileSettings compile;
   StoreSettings store;
   ClusterSettings cluster;
+  TransportSettings transport;
   LinkingSettings linking;
   LimitSettings limits;
   DeadlineSettings deadlines;

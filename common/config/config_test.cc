@@ -266,6 +266,37 @@ TEST(ConfigTest, ListsOfAddressesAreParsedStrictly) {
   }
 }
 
+TEST(ConfigTest, PathsOfTransfersAreAListOfThree) {
+  EXPECT_THAT(*ParseNames(DefaultConfig().transport.paths), ElementsAre("shm", "ucx", "grpc"));
+  EXPECT_OK(LoadConfig(Sets({"transport.paths=grpc"})));
+  for (const char* bad : {"", "grpc,", "grpc,grpc", "tcp", "shm, grpc", "inproc"}) {
+    EXPECT_THAT(LoadConfig(Sets({std::string("transport.paths=") + bad})),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("transport.paths")))
+        << bad;
+  }
+}
+
+TEST(ConfigTest, UcxBeyondThisHostAsksForATrustedNetworkAndForKnownCallers) {
+  for (const char* beyond : {"transport.ucx_devices=eth0", "transport.ucx_devices=lo,eth0",
+                             "transport.ucx_listen=10.0.0.7", "transport.ucx_listen=0.0.0.0"}) {
+    EXPECT_THAT(LoadConfig(Sets({beyond})),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("transport.trusted_network: true"), HasSubstr("client_certs"))));
+    EXPECT_THAT(LoadConfig(Sets({beyond, "transport.trusted_network=true"})),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("client_certs")));
+    EXPECT_THAT(LoadConfig(Sets({beyond, "insecure=true"})),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("trusted_network")));
+    EXPECT_OK(LoadConfig(Sets({beyond, "transport.trusted_network=true", "insecure=true"})));
+    EXPECT_OK(LoadConfig(Sets({beyond, "transport.trusted_network=true", "tls.cert_file=/c",
+                               "tls.key_file=/k", "tls.ca_file=/a"})));
+  }
+  EXPECT_OK(LoadConfig(Sets({"transport.ucx_listen=::1"})));
+  for (const char* bad : {"localhost", "eth0", "10.0.0.7:1", ""}) {
+    EXPECT_THAT(LoadConfig(Sets({std::string("transport.ucx_listen=") + bad})),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("numeric address")));
+  }
+}
+
 TEST(ConfigTest, AddressesAreParsedStrictly) {
   ASSERT_OK_AND_ASSIGN(const HostPort v6, ParseHostPort("[::1]:80"));
   EXPECT_EQ(v6, (HostPort{"::1", 80}));

@@ -1,5 +1,6 @@
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "common/config/config.h"
@@ -57,6 +58,23 @@ absl::StatusOr<std::vector<std::string>> ParseAddresses(std::string_view text) {
     text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
   }
   return out;
+}
+
+absl::StatusOr<std::vector<std::string>> ParseNames(std::string_view text) {
+  std::vector<std::string> out;
+  while (true) {
+    const size_t comma = text.find(',');
+    const std::string name(text.substr(0, comma));
+    if (name.empty() || name.find_first_of(" \t") != std::string::npos) {
+      return absl::InvalidArgumentError("must be names with commas between them, and no spaces");
+    }
+    if (std::find(out.begin(), out.end(), name) != out.end()) {
+      return absl::InvalidArgumentError("names '" + name + "' twice");
+    }
+    out.push_back(name);
+    if (comma == std::string_view::npos) return out;
+    text.remove_prefix(comma + 1);
+  }
 }
 
 }  // namespace epic

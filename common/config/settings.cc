@@ -1,5 +1,7 @@
 #include "common/config/settings.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -64,6 +66,30 @@ std::string CheckTenantQuotas(std::string_view value) {
 std::string CheckAddresses(std::string_view value) {
   const auto addresses = ParseAddresses(value);
   return addresses.ok() ? std::string() : std::string(ToStd(addresses.status().message()));
+}
+
+std::string CheckPaths(std::string_view value) {
+  const auto names = ParseNames(value);
+  if (!names.ok()) return std::string(ToStd(names.status().message()));
+  for (const std::string& name : *names) {
+    if (name != "shm" && name != "ucx" && name != "grpc") {
+      return "must be some of shm, ucx and grpc, with commas, the best first";
+    }
+  }
+  return {};
+}
+
+std::string CheckIp(std::string_view value) {
+  const std::string text(value);
+  in6_addr address{};
+  const bool is_ip =
+      inet_pton(AF_INET, text.c_str(), &address) == 1 || inet_pton(AF_INET6, text.c_str(), &address) == 1;
+  return is_ip ? "" : "must be a numeric address, such as 10.0.0.7";
+}
+
+std::string CheckDevices(std::string_view value) {
+  const auto names = ParseNames(value);
+  return names.ok() ? std::string() : std::string(ToStd(names.status().message()));
 }
 
 std::string CheckNotEmpty(std::string_view value) { return value.empty() ? "must not be empty" : ""; }
@@ -372,6 +398,89 @@ constexpr std::array kTable = {
             .help = "Compile workers as HOST:PORT,…, which a link worker asks for objects that are missing; "
                     "empty: none",
             .check = CheckAddresses},
+
+    Setting{
+        .name = "transport.paths",
+        .type = T::kText,
+        .default_text = "shm,ucx,grpc",
+        .field = +[](Config& c) -> S { return &c.transport.paths; },
+        .help = "Ways of KV objects from a store to workers, the best first: shm (memory of a store on the "
+                "same host), ucx, grpc. A store serves those that are named, and always grpc",
+        .check = CheckPaths},
+    Setting{.name = "transport.ucx_devices",
+            .type = T::kText,
+            .default_text = "lo",
+            .field = +[](Config& c) -> S { return &c.transport.ucx_devices; },
+            .help = "Network devices of UCX, by its names, such as eth0 or mlx5_0:1; others than lo need "
+                    "transport.trusted_network",
+            .check = CheckDevices},
+    Setting{.name = "transport.ucx_listen",
+            .type = T::kText,
+            .default_text = "127.0.0.1",
+            .field = +[](Config& c) -> S { return &c.transport.ucx_listen; },
+            .help = "Numeric address, of one of these devices, at which a store process serves UCX",
+            .check = CheckIp},
+    Setting{.name = "transport.trusted_network",
+            .type = T::kSwitch,
+            .default_text = "false",
+            .field = +[](Config& c) -> B { return &c.transport.trusted_network; },
+            .help = "Allows UCX, which encrypts nothing, on networks where nobody else listens"},
+    Setting{.name = "transport.ucx_pieces",
+            .type = T::kNumber,
+            .default_text = "32",
+            .field = +[](Config& c) -> I { return &c.transport.ucx_pieces; },
+            .help = "Pieces of 1 MiB at most that are under way to a worker over UCX",
+            .unit = "pieces",
+            .min = 1,
+            .max = 4096},
+    Setting{.name = "transport.prefetch_bytes",
+            .type = T::kBytes,
+            .default_text = "16MiB",
+            .field = +[](Config& c) -> I { return &c.transport.prefetch_bytes; },
+            .help = "How far the fetch of one KV object runs ahead of what has arrived; a layer at least",
+            .unit = "bytes",
+            .min = kMiB,
+            .max = 64 * kGiB},
+    Setting{.name = "transport.in_flight_bytes",
+            .type = T::kBytes,
+            .default_text = "64MiB",
+            .field = +[](Config& c) -> I { return &c.transport.in_flight_bytes; },
+            .help = "Under way to a worker, of all KV objects together",
+            .unit = "bytes",
+            .min = kMiB,
+            .max = 64 * kGiB},
+    Setting{.name = "transport.link_bytes",
+            .type = T::kBytes,
+            .default_text = "0",
+            .field = +[](Config& c) -> I { return &c.transport.link_bytes; },
+            .help = "At most so much comes to a worker a second; 0: as fast as it goes",
+            .unit = "bytes",
+            .min = 0,
+            .max = kTiB},
+    Setting{.name = "transport.fetch_bytes",
+            .type = T::kBytes,
+            .default_text = "0",
+            .field = +[](Config& c) -> I { return &c.transport.fetch_bytes; },
+            .help = "Of these, for running requests; 0: no limit of its own",
+            .unit = "bytes",
+            .min = 0,
+            .max = kTiB},
+    Setting{.name = "transport.write_behind_bytes",
+            .type = T::kBytes,
+            .default_text = "0",
+            .field = +[](Config& c) -> I { return &c.transport.write_behind_bytes; },
+            .help = "Of these, for what is stored in the background; 0: no limit of its own",
+            .unit = "bytes",
+            .min = 0,
+            .max = kTiB},
+    Setting{.name = "transport.repair_bytes",
+            .type = T::kBytes,
+            .default_text = "0",
+            .field = +[](Config& c) -> I { return &c.transport.repair_bytes; },
+            .help = "Of these, for copies that are made anew; 0: no limit of its own",
+            .unit = "bytes",
+            .min = 0,
+            .max = kTiB},
 
     Setting{.name = "linking.strategy",
             .type = T::kText,
