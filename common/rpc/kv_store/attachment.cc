@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "common/base/clock.h"
 #include "epic/v1/kv_store.grpc.pb.h"
 
 namespace epic {
@@ -18,9 +19,20 @@ Attachment::Attachment(std::shared_ptr<StoreChannel> channel, ObjectClient* obje
       attacher_([this] { AttachLoop(); }),
       heart_([this] { HeartbeatLoop(); }) {}
 
-uint64_t Attachment::incarnation() const {
+Attachment::Node Attachment::node() const {
   MutexLock lock(&mu_);
-  return incarnation_;
+  return node_;
+}
+
+void Attachment::AwaitLife(uint64_t incarnation, int64_t ms) const {
+  const Clock* const clock = SystemClock::Get();
+  const int64_t end_ns = clock->SteadyNs() + ms * 1'000'000;
+  MutexLock lock(&mu_);
+  while (node_.incarnation != incarnation && !stopping_) {
+    const int64_t left_ms = (end_ns - clock->SteadyNs()) / 1'000'000;
+    if (left_ms <= 0) return;
+    told_.WaitForMs(&mu_, left_ms);
+  }
 }
 
 void Attachment::KeepAlive(const std::string& token) {
@@ -39,6 +51,7 @@ void Attachment::Stop() {
     stopping_ = true;
     if (running_ != nullptr) running_->TryCancel();
     changed_.SignalAll();
+    told_.SignalAll();
   }
   if (attacher_.joinable()) attacher_.join();
   if (heart_.joinable()) heart_.join();
@@ -65,11 +78,14 @@ void Attachment::AttachLoop() {
     v1::AttachResponse answer;
     while (stream->Read(&answer)) {
       MutexLock lock(&mu_);
-      incarnation_ = answer.incarnation();
+      node_ = {.incarnation = answer.incarnation(),
+               .boot_id = answer.hand_over().boot_id(),
+               .hand_over_socket = answer.hand_over().socket()};
+      told_.SignalAll();
     }
     const grpc::Status ended = stream->Finish();
     MutexLock lock(&mu_);
-    incarnation_ = 0;
+    node_ = {};
     running_ = nullptr;
   } while (Pause(kRetryMs));
 }

@@ -27,8 +27,16 @@ class Attachment {
   Attachment(const Attachment&) = delete;
   Attachment& operator=(const Attachment&) = delete;
 
-  // Attached since the last time that the node said so. 0: not, or not yet.
-  uint64_t incarnation() const ABSL_LOCKS_EXCLUDED(mu_);
+  // What the node said of itself when this was attached; all empty: it is not, or not yet.
+  struct Node {
+    uint64_t incarnation = 0;
+    // Where it hands its memory to processes of its host; empty: nowhere.
+    std::string boot_id;
+    std::string hand_over_socket;
+  };
+  Node node() const ABSL_LOCKS_EXCLUDED(mu_);
+  // Waits until this is attached to that life of the node, for up to `ms`.
+  void AwaitLife(uint64_t incarnation, int64_t ms) const ABSL_LOCKS_EXCLUDED(mu_);
 
   void KeepAlive(const std::string& token) ABSL_LOCKS_EXCLUDED(mu_);
   void LetGo(const std::string& token) ABSL_LOCKS_EXCLUDED(mu_);
@@ -47,8 +55,9 @@ class Attachment {
 
   mutable Mutex mu_;
   CondVar changed_;
+  mutable CondVar told_;  // of node_
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  uint64_t incarnation_ ABSL_GUARDED_BY(mu_) = 0;
+  Node node_ ABSL_GUARDED_BY(mu_);
   grpc::ClientContext* running_ ABSL_GUARDED_BY(mu_) = nullptr;  // of the stream
   std::set<std::string> tokens_ ABSL_GUARDED_BY(mu_);
 

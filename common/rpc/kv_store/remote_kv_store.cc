@@ -58,7 +58,8 @@ absl::Status NoMemory() {
 // the lease or the reservation away, or bytes were damaged on the way.
 bool MayTryAgain(const absl::Status& status) {
   if (status.ok()) return false;
-  if (absl::IsUnavailable(status)) return true;
+  // Unimplemented: of a path to bytes that were elsewhere by then.
+  if (absl::IsUnavailable(status) || absl::IsUnimplemented(status)) return true;
   const ErrorCode code = CodeOf(status);
   return code == ErrorCode::kReservationEnded || code == ErrorCode::kLeaseEnded ||
          code == ErrorCode::kLayerDamaged;
@@ -75,22 +76,34 @@ struct Shared {
         records(channel, from.clock),
         objects(channel, SystemRandom()),
         erasures(channel, from.erase_ms),
-        attachment(channel, &objects, from.heartbeat_ms) {}
+        attachment(channel, &objects, from.heartbeat_ms) {
+    if (from.make_reader) reader = from.make_reader({channel, &objects, &attachment});
+  }
 
   absl::StatusOr<AcquireResult> ReadOnce(std::string_view tenant, const ObjectKey& key,
                                          const KvLayout& layout);
+  // Whole objects.
   absl::StatusOr<AcquireResult> Read(std::string_view tenant, const ObjectKey& key, const KvLayout& layout);
+  // Objects that may be on their way, where the reader has them so.
+  absl::StatusOr<AcquireResult> ReadStreaming(std::string_view tenant, const ObjectKey& key,
+                                              const KvLayout& layout);
 
   const RemoteKvStoreOptions options;
   const std::shared_ptr<StoreChannel> channel;
   RecordClient records;
   ObjectClient objects;
   EraseCalls erasures;
-  Attachment attachment;  // last: its threads use the above
+  Attachment attachment;                 // its threads use the above
+  std::unique_ptr<ObjectReader> reader;  // nullptr: ReadOnce
 };
 
 absl::StatusOr<AcquireResult> Shared::ReadOnce(std::string_view tenant, const ObjectKey& key,
                                                const KvLayout& layout) {
+  if (reader != nullptr) {
+    EPIC_ASSIGN_OR_RETURN(AcquireResult result, reader->Read(tenant, key, layout));
+    if (result.object != nullptr) EPIC_RETURN_IF_ERROR(result.object->WaitLayer(layout.layers - 1));
+    return result;
+  }
   EPIC_ASSIGN_OR_RETURN(const auto acquired, objects.Acquire(tenant, {&key, 1}, {&layout, 1},
                                                              options.lease_ms, /*streaming=*/true));
   const ObjectClient::Acquired& item = acquired.front();
@@ -119,6 +132,13 @@ absl::StatusOr<AcquireResult> Shared::Read(std::string_view tenant, const Object
   auto result = ReadOnce(tenant, key, layout);
   if (result.ok() || !MayTryAgain(result.status())) return result;
   return ReadOnce(tenant, key, layout);
+}
+
+absl::StatusOr<AcquireResult> Shared::ReadStreaming(std::string_view tenant, const ObjectKey& key,
+                                                    const KvLayout& layout) {
+  if (reader == nullptr) return Read(tenant, key, layout);
+  EPIC_RETURN_IF_ERROR(ValidateLayout(layout));
+  return reader->Read(tenant, key, layout);
 }
 
 class RemoteWriter final : public ObjectWriter {
@@ -298,6 +318,10 @@ class RemoteKvStore final : public KvStore {
   absl::StatusOr<AcquireResult> Acquire(std::string_view tenant, const ObjectKey& key,
                                         const KvLayout& layout) override {
     return shared_->Read(tenant, key, layout);
+  }
+  absl::StatusOr<AcquireResult> AcquireStreaming(std::string_view tenant, const ObjectKey& key,
+                                                 const KvLayout& layout) override {
+    return shared_->ReadStreaming(tenant, key, layout);
   }
   absl::Status DropObject(std::string_view tenant, const ObjectKey& key) override {
     EPIC_ASSIGN_OR_RETURN(const auto results, shared_->objects.Drop(tenant, {&key, 1}));

@@ -3,9 +3,10 @@
 //
 // A get copies: it leases the object, reads its layers into memory of our own, checks every checksum on the
 // way and asks the node afterwards whether the lease was held all the while; only then it is a hit. The
-// object is ours from then on: it stays what it is, whatever becomes of the node. A put keeps a copy of the
-// layers until its commit, so that a node that was restarted amid it, or took the reservation away, gets them
-// once more; anything that fails twice is an error.
+// object is ours from then on: it stays what it is, whatever becomes of the node. With a reader of another
+// kind AcquireStreaming gives objects whose layers are still to come; they must be let go of before the
+// store. A put keeps a copy of the layers until its commit, so that a node that was restarted amid it, or
+// took the reservation away, gets them once more; anything that fails twice is an error.
 //
 // Errors of every call, besides those of KvStore: Unavailable and DeadlineExceeded when the node cannot be
 // reached. Touch, Usage and Disk say nothing then. Reserve and Commit also fail with kReservationConflict and
@@ -21,6 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "common/rpc/kv_store/object_reader.h"
 #include "common/storage/kv_store.h"
 
 namespace epic {
@@ -37,6 +39,8 @@ struct RemoteKvStoreOptions {
   int64_t heartbeat_ms = 5'000;                    // signs of life of what is being written
   int64_t erase_ms = 600'000;                      // how long an erasure is waited for
   const Clock* clock = SystemClock::Get();         // outlives the store
+  // Makes what reads objects; empty: they are read whole, over ReadLayers (object_reader.h).
+  MakeObjectReader make_reader;
 };
 
 // Connects when it is first used. Errors: InvalidArgument when there is no address.

@@ -273,7 +273,7 @@ TEST_F(ObjectCallsTest, WhatAClientHoldsEndsWithItsConnection) {
   {
     ObjectClient objects(channel_, 11);
     Attachment attachment(channel_, &objects, 60'000);
-    ASSERT_TRUE(Soon([&] { return attachment.incarnation() == process_.node()->incarnation(); }));
+    ASSERT_TRUE(Soon([&] { return attachment.node().incarnation == process_.node()->incarnation(); }));
     ASSERT_OK(objects.Acquire(kTenant, {&key, 1}, {&kLarge, 1}, 60'000));
     ASSERT_OK(objects.Reserve(kTenant, other, kLarge, "test"));
     EXPECT_EQ(process_.node()->lease_counts().held, 1u);
