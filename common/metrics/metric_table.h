@@ -72,6 +72,7 @@ enum class MetricId : uint8_t {
   kTransferBytesTotal,      // {path, class}
   kTransferFailuresTotal,   // {path, cause}
   kTransferCooldownsTotal,  // {path}
+  kTransferSentBytesTotal,  // {path}
   kNotFiniteTotal,
   kHttpConnections,  // {door}
   kHttpStreams,

@@ -8,15 +8,17 @@
 #include "absl/status/statusor.h"
 #include "common/config/config.h"
 #include "common/rpc/credentials.h"
+#include "common/rpc/pull/transfers.h"
 #include "common/storage/kv_store.h"
 
 namespace epic {
 
-// Connects when it is first used. `source`: who writes, for those who wait. Errors: FailedPrecondition unless
-// cluster.stores names one store.
+// Connects when it is first used. `source`: who writes, for those who wait. `transfers`, which outlive it,
+// bring the bytes of objects. Errors: FailedPrecondition unless cluster.stores names one store.
 absl::StatusOr<std::unique_ptr<KvStore>> StoreOfWorker(const ClusterSettings& settings,
                                                        const std::string& source,
-                                                       std::shared_ptr<const Credentials> credentials);
+                                                       std::shared_ptr<const Credentials> credentials,
+                                                       Transfers* transfers);
 
 }  // namespace epic
 

@@ -12,6 +12,7 @@
 #include "common/metrics/metrics.h"
 #include "common/rpc/call_log.h"
 #include "common/rpc/process_credentials.h"
+#include "common/rpc/pull/transfer_settings.h"
 #include "common/rpc/worker_parts.h"
 #include "common/status/status_macros.h"
 #include "services/compile_worker/config/compile_config.h"
@@ -35,7 +36,11 @@ class CompileServer final : public PartServer {
 
   absl::Status Open() {
     EPIC_ASSIGN_OR_RETURN(credentials_, PartCredentialsOf(config_.tls, log_, &metrics_));
-    EPIC_ASSIGN_OR_RETURN(store_, StoreOfWorker(config_.cluster, "epic-compile-worker", credentials_));
+    EPIC_ASSIGN_OR_RETURN(transfers_,
+                          NamedDoor("transport.ucx_devices",
+                                    Transfers::Start(TransferOptionsOf(config_.transport), &metrics_)));
+    EPIC_ASSIGN_OR_RETURN(
+        store_, StoreOfWorker(config_.cluster, "epic-compile-worker", credentials_, transfers_.get()));
     EPIC_ASSIGN_OR_RETURN(OpenedModel model, OpenModel(config_.model));
     EPIC_ASSIGN_OR_RETURN(engine_, StartEngine(config_.engine, std::move(model.model), clock_, nullptr));
     CompileLimits limits = CompileLimitsOf(config_);
@@ -89,6 +94,7 @@ class CompileServer final : public PartServer {
   std::atomic<bool> draining_{false};
   Metrics metrics_;
   std::shared_ptr<Credentials> credentials_;  // null: plain
+  std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<KvStore> store_;
   std::unique_ptr<Engine> engine_;
   ThreadExecutor executor_;

@@ -7,15 +7,19 @@
 #include "common/metrics/metrics.h"
 #include "common/rpc/call_log.h"
 #include "common/rpc/process_credentials.h"
+#include "common/rpc/pull/transfer_settings.h"
 #include "common/status/status_macros.h"
 #include "common/storage/disk_causes.h"
+#include "common/storage/shm/boot_id.h"
 #include "common/storage/shm/server.h"
+#include "common/transport/ucx/ucx_node.h"
 #include "services/kv_store/config/store_config.h"
 #include "services/kv_store/core/node/store_node.h"
 #include "services/kv_store/core/store_leases.h"
 #include "services/kv_store/embedded_store.h"
 #include "services/kv_store/metrics/store_metrics.h"
 #include "services/kv_store/rpc/store_door.h"
+#include "services/kv_store/serving/node_source.h"
 
 namespace epic::kv_store {
 namespace {
@@ -34,6 +38,7 @@ class StoreServer final : public PartServer {
     EPIC_ASSIGN_OR_RETURN(node_, StoreNode::Open(store_.get(), node));
     leases_ = std::make_unique<StoreLeases>(store_.get());
     EPIC_RETURN_IF_ERROR(OpenHandOver());
+    EPIC_RETURN_IF_ERROR(OpenUcx());
     EPIC_RETURN_IF_ERROR(OpenGrpc());
     collector_ = metrics_.AddCollector([this] {
       store_metrics_.Show(Gauges());
@@ -43,9 +48,11 @@ class StoreServer final : public PartServer {
   }
 
   std::vector<std::pair<std::string, std::string>> listening() const override {
-    return {{"gRPC", HostPort{config_.listen.grpc.host, grpc_->port()}.ToString()},
-            {"admin", "http://" + admin_->address()},
-            {"shm", ShmSocketOf(config_.store)}};
+    std::vector<std::pair<std::string, std::string>> doors = {
+        {"gRPC", HostPort{config_.listen.grpc.host, grpc_->port()}.ToString()},
+        {"admin", "http://" + admin_->address()}};
+    if (shm_ != nullptr) doors.emplace_back("shm", ShmSocketOf(config_.store));
+    return doors;
   }
   void Drain() override {
     draining_ = true;
@@ -55,12 +62,14 @@ class StoreServer final : public PartServer {
     collector_ = Metrics::Collector();
     if (shm_ != nullptr) shm_->Stop();
     if (grpc_ != nullptr) grpc_->Stop();
+    if (ucx_ != nullptr) ucx_->Stop();
     if (admin_ != nullptr) admin_->Stop();
     if (store_ != nullptr) store_->Stop();
   }
 
  private:
   absl::Status OpenHandOver() {
+    if (!Names(config_.transport, transport::PathKind::kShm)) return absl::OkStatus();
     shm::ServerOptions options;
     options.path = ShmSocketOf(config_.store);
     options.arena_fd = store_->arena().read_only_fd();
@@ -68,6 +77,30 @@ class StoreServer final : public PartServer {
     options.incarnation = node_->incarnation();
     EPIC_ASSIGN_OR_RETURN(shm_, NamedDoor("store.shm_socket", shm::Server::Start(options, leases_.get())));
     return absl::OkStatus();
+  }
+
+  // Readers get tickets for it from the gRPC door, which knows who asks.
+  absl::Status OpenUcx() {
+    if (!Names(config_.transport, transport::PathKind::kUcx)) return absl::OkStatus();
+    source_ = std::make_unique<NodeSource>(node_.get());
+    transport::UcxNodeOptions options;
+    options.settings = UcxSettingsOf(config_.transport);
+    options.source = source_.get();
+    options.arenas = {store_->arena().memory()};
+    options.server.on_sent = [this](uint64_t bytes) {
+      store_metrics_.OnSent(transport::PathKind::kUcx, bytes);
+    };
+    EPIC_ASSIGN_OR_RETURN(ucx_, NamedDoor("transport.ucx_devices", transport::UcxNode::Start(options)));
+    return absl::OkStatus();
+  }
+  OtherWays WaysBesideGrpc() {
+    OtherWays ways;
+    if (shm_ != nullptr) {
+      ways.boot_id = shm::BootId();
+      ways.hand_over_socket = ShmSocketOf(config_.store);
+    }
+    if (ucx_ != nullptr) ways.issue_lane_ticket = [this] { return ucx_->IssueTicket(); };
+    return ways;
   }
 
   absl::Status OpenGrpc() {
@@ -80,12 +113,16 @@ class StoreServer final : public PartServer {
     options.stall_ms = config_.limits.write_timeout_ms;
     options.drain_ms = config_.deadlines.drain_ms;
     options.id_seed = SystemRandom();
+    options.other_ways = WaysBesideGrpc();
     StoreDoorObservers observers;
     observers.on_call = [this, write = LogCalls(log_)](const RpcEvent& event) {
       store_metrics_.OnCall(event);
       write(event);
     };
     observers.on_lookup = [this](bool hit, MissCause cause) { store_metrics_.OnLookup(hit, cause); };
+    observers.on_layer_bytes = [this](uint64_t bytes) {
+      store_metrics_.OnSent(transport::PathKind::kGrpc, bytes);
+    };
     EPIC_ASSIGN_OR_RETURN(grpc_,
                           NamedDoor("--grpc", StoreDoor::Start(options, node_.get(), std::move(observers))));
     return absl::OkStatus();
@@ -113,7 +150,7 @@ class StoreServer final : public PartServer {
             .leases = node_->lease_counts(),
             .events = node_->event_counts(),
             .warmed_up = store_->WarmedUp(),
-            .shm = shm_->numbers(),
+            .shm = shm_ == nullptr ? shm::Server::Numbers() : shm_->numbers(),
             .streams = grpc_->streams(),
             .attached = grpc_->attached()};
   }
@@ -129,6 +166,8 @@ class StoreServer final : public PartServer {
   std::unique_ptr<StoreNode> node_;
   std::unique_ptr<StoreLeases> leases_;
   std::unique_ptr<shm::Server> shm_;
+  std::unique_ptr<NodeSource> source_;       // of ucx_
+  std::unique_ptr<transport::UcxNode> ucx_;  // nullptr: transport.paths does not name it
   std::unique_ptr<StoreDoor> grpc_;
   std::unique_ptr<HttpServer> admin_;
   Metrics::Collector collector_;

@@ -12,6 +12,7 @@
 #include "common/metrics/metrics.h"
 #include "common/rpc/call_log.h"
 #include "common/rpc/process_credentials.h"
+#include "common/rpc/pull/transfer_settings.h"
 #include "common/rpc/worker_parts.h"
 #include "common/status/status_macros.h"
 #include "services/link_worker/core/link_service.h"
@@ -34,7 +35,11 @@ class LinkServer final : public PartServer {
 
   absl::Status Open() {
     EPIC_ASSIGN_OR_RETURN(credentials_, PartCredentialsOf(config_.tls, log_, &metrics_));
-    EPIC_ASSIGN_OR_RETURN(store_, StoreOfWorker(config_.cluster, "epic-link-worker", credentials_));
+    EPIC_ASSIGN_OR_RETURN(transfers_,
+                          NamedDoor("transport.ucx_devices",
+                                    Transfers::Start(TransferOptionsOf(config_.transport), &metrics_)));
+    EPIC_ASSIGN_OR_RETURN(store_,
+                          StoreOfWorker(config_.cluster, "epic-link-worker", credentials_, transfers_.get()));
     EPIC_RETURN_IF_ERROR(OpenModelAndEngine());
     CompileClientOptions compile;
     EPIC_ASSIGN_OR_RETURN(compile.workers, ParseAddresses(config_.cluster.compile_workers));
@@ -106,6 +111,7 @@ class LinkServer final : public PartServer {
   std::atomic<bool> draining_{false};
   Metrics metrics_;
   std::shared_ptr<Credentials> credentials_;  // null: plain
+  std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<KvStore> store_;
   OpenedModel model_;
   std::unique_ptr<Engine> engine_;

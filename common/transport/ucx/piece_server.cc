@@ -210,7 +210,9 @@ bool PieceServer::Session::TakeRead(ByteSpan header) {
   sends_[send] = server_->clock_->SteadyNs();
   server_->LookLater();
   lane_->Send(static_cast<uint8_t>(wire::Kind::kPiece), std::move(answer), bytes, MemoryKind::kHost,
-              [server = server_, id = id_, send, object = std::move(object)](const absl::Status&) {
+              [server = server_, id = id_, send, object = std::move(object),
+               size = bytes.size()](const absl::Status& status) {
+                if (status.ok() && server->options_.on_sent) server->options_.on_sent(size);
                 server->OnPieceSent(id, send);
               });
   return true;

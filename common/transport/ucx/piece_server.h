@@ -8,6 +8,7 @@
 #define EPIC_COMMON_TRANSPORT_UCX_PIECE_SERVER_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -30,6 +31,8 @@ struct PieceServerOptions {
   int64_t send_timeout_ms = 15'000;  // for a lane to take one piece
   // Without a word of a reader that has fetches open: readers ping while answers are due.
   int64_t silence_timeout_ms = 15'000;
+  // Hears on the loop of the bytes of each piece that a lane has taken; must be cheap. May be empty.
+  std::function<void(uint64_t bytes)> on_sent;
 };
 
 class PieceServer final : public LaneAcceptor {

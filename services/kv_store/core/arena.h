@@ -47,6 +47,8 @@ class Arena : public std::enable_shared_from_this<Arena> {
 
   // Of the same file, opened for reading only; valid as long as the arena.
   int read_only_fd() const { return read_only_fd_; }
+  // All of it, as this process has it mapped.
+  ByteSpan memory() const { return memory_; }
   uint64_t capacity_bytes() const { return capacity_bytes_; }
 
   struct Numbers {

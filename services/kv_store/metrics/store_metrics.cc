@@ -20,6 +20,15 @@ std::string_view ResultOf(std::string_view code) {
 
 }  // namespace
 
+StoreMetrics::StoreMetrics(Metrics* metrics)
+    : metrics_(metrics),
+      sent_by_ucx_(metrics->GetCounter(MetricId::kTransferSentBytesTotal, {"ucx"})),
+      sent_by_grpc_(metrics->GetCounter(MetricId::kTransferSentBytesTotal, {"grpc"})) {}
+
+void StoreMetrics::OnSent(transport::PathKind path, uint64_t bytes) const {
+  (path == transport::PathKind::kUcx ? sent_by_ucx_ : sent_by_grpc_).Add(bytes);
+}
+
 void StoreMetrics::OnCall(const RpcEvent& event) const {
   metrics_->GetCounter(MetricId::kStoreCallsTotal, {event.call, ResultOf(event.code)}).Add();
   metrics_->GetHistogram(MetricId::kStoreCallSeconds, {event.call})

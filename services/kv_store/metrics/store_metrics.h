@@ -10,6 +10,7 @@
 #include "common/rpc/rpc_event.h"
 #include "common/storage/kv_store.h"
 #include "common/storage/shm/server.h"
+#include "common/transport/transport.h"
 #include "services/kv_store/core/node/store_node.h"
 #include "services/kv_store/core/store_core.h"
 
@@ -32,15 +33,18 @@ struct StoreGauges {
 class StoreMetrics {
  public:
   // `metrics` outlives this.
-  explicit StoreMetrics(Metrics* metrics) : metrics_(metrics) {}
+  explicit StoreMetrics(Metrics* metrics);
 
   void OnCall(const RpcEvent& event) const;
   void OnLookup(bool hit, MissCause cause) const;
+  // Bytes of layers that a reader has taken.
+  void OnSent(transport::PathKind path, uint64_t bytes) const;
   // Sets what scrapes show.
   void Show(const StoreGauges& gauges) const;
 
  private:
   Metrics* const metrics_;
+  const Counter sent_by_ucx_, sent_by_grpc_;
 };
 
 }  // namespace epic::kv_store

@@ -187,6 +187,7 @@ class LayerSender final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   void OnWriteDone(bool ok) override {
     parts_->rpc->executor->Submit([this, ok] {
       guard_.Rest();
+      if (ok && parts_->on_layer_bytes) parts_->on_layer_bytes(part_bytes_);
       ok ? SendPart() : End(ClientGone());
     });
   }
@@ -232,6 +233,7 @@ class LayerSender final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
     LayerPartHead head{.layer = layer_, .offset = offset_, .data_crc32c = Crc32c(0, data)};
     if (offset_ == 0) head.block_crcs = CrcsOf(**object, layer_);
     bytes_ = EncodeLayerPart(head, SliceOf(data, *std::move(object)));
+    part_bytes_ = data.size();
     offset_ += data.size();
     if (offset_ == slab.size()) {
       ++layer_;
@@ -307,6 +309,7 @@ class LayerSender final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   uint32_t layer_ = 0;
   uint32_t end_ = 0;
   uint64_t offset_ = 0;
+  uint64_t part_bytes_ = 0;  // of the part that is being sent
   grpc::ByteBuffer bytes_;
 };
 

@@ -55,6 +55,7 @@ struct StoreDoorOptions {
 struct StoreDoorObservers {
   RpcObserver on_call;  // hears of every call when it is over
   LookupObserver on_lookup;
+  std::function<void(uint64_t bytes)> on_layer_bytes;  // hears of what ReadLayers sent; must not block
 };
 
 class StoreDoor {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 
 #include "common/base/timers.h"
 #include "common/rpc/rpc_call.h"
@@ -18,8 +19,9 @@ struct StreamParts {
   Timers* timers = nullptr;
   int64_t stall_ms = 0;
   uint32_t streams_max = 0;
-  std::atomic<uint32_t>* streams = nullptr;  // open now
-  std::atomic<bool>* draining = nullptr;     // streams without an end of their own end
+  std::atomic<uint32_t>* streams = nullptr;            // open now
+  std::atomic<bool>* draining = nullptr;               // streams without an end of their own end
+  std::function<void(uint64_t bytes)> on_layer_bytes;  // that a reader has taken; may be empty
 };
 
 // A place among the streams of the door. Counted from the constructor to the destructor.

@@ -89,7 +89,7 @@ absl::StatusOr<bool> LinkCallImpl::Lease(size_t index) {
   const LinkPiece& piece = job_.pieces[index];
   const KvLayout layout = shared_->model->engine->LayoutOf(static_cast<uint32_t>(piece.tokens.size()),
                                                            static_cast<uint32_t>(piece.prefix_tokens.size()));
-  EPIC_ASSIGN_OR_RETURN(AcquireResult result, shared_->store->Acquire(job_.tenant, key, layout));
+  EPIC_ASSIGN_OR_RETURN(AcquireResult result, shared_->store->AcquireStreaming(job_.tenant, key, layout));
   shared_->store->Touch(job_.tenant, key.id);
   shared_->CountLookup(result);
   if (result.object == nullptr) return false;

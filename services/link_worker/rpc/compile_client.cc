@@ -174,7 +174,7 @@ void RealCompileClient::OnAnswer(const std::shared_ptr<Call>& call, const grpc::
 absl::StatusOr<CompileOutcome> RealCompileClient::Fetch(const Call& call) {
   const absl::StatusOr<KvLayout> layout = FromProto(call.response.layout());
   if (!layout.ok()) return layout.status();
-  const absl::StatusOr<AcquireResult> read = store_->Acquire(call.tenant, call.key, *layout);
+  const absl::StatusOr<AcquireResult> read = store_->AcquireStreaming(call.tenant, call.key, *layout);
   if (!read.ok()) return read.status();
   if (read->object == nullptr) {
     return RetryLater(ErrorCode::kStorageFull,
