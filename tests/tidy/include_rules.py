@@ -51,11 +51,11 @@ ARROWS = [
 # (library, its headers, where they may be included, what to use instead).
 THIRD_PARTY = [
     ("gRPC", r"grpc(pp)?/",
-     r"common/rpc/|common/transport/grpc/|common/coordination/etcd/|services/\w+/rpc/|services/\w+/main\.cc|services/(node|cli)/|loadgen/",
+     r"common/rpc/|common/transport/grpc/|common/coordination/etcd/|services/\w+/(\w+/)?rpc/|services/\w+/main\.cc|services/(node|cli)/|loadgen/",
      "the core's own types"),
     ("etcd's wire", r"etcd/v3/", r"common/coordination/etcd/", "common/coordination/coordinator.h"),
     ("protobuf", r"google/(protobuf|rpc)/|epic/v1/.*\.pb\.h",
-     r"common/rpc/|common/transport/grpc/|services/\w+/rpc/|services/\w+/main\.cc|services/(node|cli)/|loadgen/",
+     r"common/rpc/|common/transport/grpc/|services/\w+/(\w+/)?rpc/|services/\w+/main\.cc|services/(node|cli)/|loadgen/",
      "the core's own types"),
     ("RocksDB", r"rocksdb/", r"services/kv_store/(?!core/)|common/status/rocksdb_status",
      "the table interface of the store's core"),

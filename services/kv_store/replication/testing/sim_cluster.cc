@@ -157,9 +157,12 @@ void SimCluster::Start(size_t at) {
                       .clock = node.clock.get(),
                       .peers = {},
                       .seed = rng_.Next()};
-  for (const Node& other : nodes_) {
-    if (other.name == node.name) continue;
-    deps.peers[other.name] = std::make_shared<FaultyPeer>(node.name, other.name, other.inlet, &network_);
+  for (size_t to = 0; to < nodes_.size(); ++to) {
+    const Node& other = nodes_[to];
+    if (to == at) continue;
+    std::shared_ptr<ReplicaPeer> way = other.inlet;
+    if (options_.way) way = options_.way(to, std::move(way));
+    deps.peers[other.name] = std::make_shared<FaultyPeer>(node.name, other.name, std::move(way), &network_);
   }
   auto replicator = Replicator::Open(OptionsOf(node.name, options_.replicas), deps);
   EPIC_CHECK(replicator.ok());

@@ -62,6 +62,8 @@ struct SimOptions {
   size_t zones = 0;
   size_t replicas = 2;
   int64_t most_skew_ms = 50;  // of a node's clock, either way
+  // By what messages go to a node, whose inlet is given; empty: they are there at once.
+  std::function<std::shared_ptr<ReplicaPeer>(size_t to, std::shared_ptr<ReplicaPeer> inlet)> way;
 };
 
 class SimCluster {
