@@ -126,6 +126,11 @@ PlacementCost Placement::CostOf(WorkerSlot slot, const LinkRequest& request, con
   return cost;
 }
 
+double Placement::HeldBytes(WorkerSlot slot) const {
+  const Held& held = held_[slot];
+  return held.round == round_ ? held.bytes + held.missing_bytes - held.host_bytes : 0;
+}
+
 PlacementOutcome Placement::Verdict(const PlacementCost& cost, std::optional<int64_t> deadline_ns,
                                     double now_s) {
   if (deadline_ns && now_s + cost.total() > static_cast<double>(*deadline_ns) * 1e-9) {
@@ -155,16 +160,22 @@ PlacementChoice Placement::ChooseLink(const LinkRequest& request, Scratch* scrat
   const double compile_s = need.missing_rows > 0 ? CompileS(request.model, need.missing_rows, now_s) : kNever;
   link_.AppendFirst(request.model, kFirstOfCell, &seen_);
   PlacementChoice choice;
-  double least = kNever;
+  double least = kNever, least_held = 0;
   for (const WorkerSlot slot : seen_) {
     if (!link_.worker(slot).candidate || !link_.Serves(slot, request.model)) continue;
     bool elsewhere = false;
-    least = std::min(least, CostOf(slot, request, need, compile_s, now_s, &elsewhere).total());
+    const double cost = CostOf(slot, request, need, compile_s, now_s, &elsewhere).total();
+    if (cost >= least) continue;
+    least = cost;
+    least_held = HeldBytes(slot);
   }
   double longest_s = kNever;
   for (const WorkerSlot slot : seen_) {
     const WorkerFleet::Worker& worker = link_.worker(slot);
-    if (!worker.candidate || worker.BusyS() >= longest_s || !link_.Serves(slot, request.model)) continue;
+    if (!worker.candidate || worker.BusyS() >= longest_s || HeldBytes(slot) < least_held ||
+        !link_.Serves(slot, request.model)) {
+      continue;
+    }
     bool elsewhere = false;
     const PlacementCost cost = CostOf(slot, request, need, compile_s, now_s, &elsewhere);
     if (cost.total() > least * kNearlyEqual) continue;
@@ -183,7 +194,10 @@ PlacementChoice Placement::ChooseLink(const LinkRequest& request, Scratch* scrat
   choice.outcome = Verdict(choice.cost, request.deadline_ns, now_s);
   if (choice.outcome != PlacementOutcome::kChosen) return choice;
   CountPulls(request, *scratch, choice.worker);
-  Send(WorkerKind::kLink, choice.cost.fetch_s, choice.cost.compute_s, now_s, &choice);
+  // Its link is busy for as long as it takes by itself; what it waits for stores is nobody's queue.
+  const double link_s =
+      static_cast<double>(choice.fetch_bytes) / link_.worker(choice.worker).info.fetch_bytes_per_s;
+  Send(WorkerKind::kLink, std::min(choice.cost.fetch_s, link_s), choice.cost.compute_s, now_s, &choice);
   return choice;
 }
 

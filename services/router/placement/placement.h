@@ -8,9 +8,11 @@
 //   compile worker  cost = queue
 // Bandwidths and rates are measured (rate_estimate.h); queues are reported, plus what was sent since
 // (worker_fleet.h). Looked at are the link workers that hold some of the objects, as far as the index knows
-// them, and the least busy ones of each cell of the fleet; the least cost wins. It is less than kCellRatio
-// times the least cost of all workers whose copies the index has kept. Among those that cost nearly the same
-// (kNearlyEqual times the least), the one wins that is longest without work.
+// them, and the least busy ones of each cell of the fleet; the least cost wins. Of those that hold
+// as much of the request as the cheapest and cost at most kNearlyEqual times as much, the one wins that is
+// longest without work: small differences in speed would else send all routers to the same few workers. So it
+// costs less than kCellRatio * kNearlyEqual times the least cost of all workers whose copies the index has
+// kept.
 //
 // Refused at once is a request that the cheapest worker cannot begin to answer before its deadline, that
 // finds too long a queue, or no worker. Not here: queues of requests, fairness between tenants, retries.
@@ -96,7 +98,7 @@ struct ReplicaWish {
 
 class Placement {
  public:
-  static constexpr double kNearlyEqual = 1.1;
+  static constexpr double kNearlyEqual = 1.3;
   // Memory for one choice; one thread at a time. Reuse it.
   struct Scratch {
     std::vector<PlaceKey> keys;
@@ -169,6 +171,8 @@ class Placement {
   double CompileS(uint16_t model, double rows, double now_s) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   PlacementCost CostOf(WorkerSlot slot, const LinkRequest& request, const Need& need, double compile_s,
                        double now_s, bool* elsewhere) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Of the request, on its device.
+  double HeldBytes(WorkerSlot slot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   PlacementOutcome Verdict(const PlacementCost& cost, std::optional<int64_t> deadline_ns, double now_s)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Send(WorkerKind kind, double fetch_s, double compute_s, double now_s, PlacementChoice* choice)

@@ -314,7 +314,7 @@ TEST_P(ManyWorkersTest, TheChoiceCostsNotMuchMoreThanTheCheapestOfAll) {
     worst = std::max(worst, choice.cost.total() / least);
   }
   EXPECT_LT(worst, WorkerFleet::kCellRatio * Placement::kNearlyEqual) << "seed " << GetParam();
-  EXPECT_LT(sum / kRequests, 1.1) << "seed " << GetParam();
+  EXPECT_LT(sum / kRequests, 1.2) << "seed " << GetParam();
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, ManyWorkersTest, ::testing::Range<uint64_t>(1, 6));
