@@ -2,7 +2,7 @@
 // size, beside what memcpy, a plain socket and UCX's own bench reach.
 //
 //   epic_transport_bench [--only bandwidth,latency] [--ways NAME,...] [--runs N] [--size MIB]
-//                        [--quick] [--json]
+//                        [--poll-us N] [--quick] [--json]
 //   epic_transport_bench peer ...    its own other process
 //
 // Everything is compared byte by byte before anything is timed; a wrong byte is a non-zero exit. What is
@@ -21,6 +21,7 @@
 
 #include "common/transport/bench/testing/bench_report.h"
 #include "common/transport/bench/testing/ways.h"
+#include "common/transport/ucx/ucx_settings.h"
 
 namespace epic::transport {
 namespace {
@@ -38,6 +39,7 @@ struct Flags {
   uint64_t sample_bytes = 256 * kMibBytes;  // of each way, size and run
   int small_fetches = 300;                  // of each way, size and run
   std::string ways;                         // names, with commas around them; empty: all
+  int64_t ucx_poll_us = UcxSettings().poll_us;
   bool json = false;
 };
 
@@ -56,8 +58,8 @@ std::string SizeText(uint64_t bytes) {
 class Bench {
  public:
   Bench(const std::string& program, const Flags& flags)
-      : flags_(flags), report_(flags.json), objects_(Sizes()), peer_(program, Sizes()) {
-    shared_ = {.peer = &peer_, .objects = &objects_};
+      : flags_(flags), report_(flags.json), objects_(Sizes()), peer_(program, flags.ucx_poll_us, Sizes()) {
+    shared_ = {.peer = &peer_, .objects = &objects_, .ucx_poll_us = flags.ucx_poll_us};
     shared_.buffers.assign(2, std::vector<std::byte>(Sizes().back()));
     Add({.way = MakeMemcpyWay(&shared_), .answers = false});
     Add({.way = MakeInprocWay(&shared_)});
@@ -182,9 +184,11 @@ class Bench {
 [[noreturn]] void Refuse(const char* program) {
   std::fprintf(
       stderr,
-      "usage: %s [--only bandwidth|latency] [--ways NAME,...] [--runs N] [--size MIB] [--quick] [--json]\n"
-      "  --ways  of: memcpy, inproc, shm copying, shm hold, \"shm hold, checked\", grpc, ucx, socket, "
-      "ucp_am_bw\n",
+      "usage: %s [--only bandwidth|latency] [--ways NAME,...] [--runs N] [--size MIB] [--poll-us N]\n"
+      "          [--quick] [--json]\n"
+      "  --ways     of: memcpy, inproc, shm copying, shm hold, shm hold checked, grpc, ucx, socket, "
+      "ucp_am_bw\n"
+      "  --poll-us  how long UCX's threads look on before they sleep, instead of the default\n",
       program);
   std::exit(2);
 }
@@ -203,6 +207,8 @@ Flags ParseFlags(int argc, char** argv) {
       flags.json = true;
     } else if (flag == "--runs" && has_value) {
       flags.runs = std::max(1, std::atoi(argv[++i]));
+    } else if (flag == "--poll-us" && has_value) {
+      flags.ucx_poll_us = std::atoll(argv[++i]);
     } else if (flag == "--ways" && has_value) {
       flags.ways = "," + std::string(argv[++i]) + ",";
     } else if (flag == "--size" && has_value) {

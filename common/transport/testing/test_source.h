@@ -46,17 +46,28 @@ class TestSource final : public KvSource {
   // the checksums.
   std::shared_ptr<const Region> Put(uint64_t seed, const KvLayout& layout, bool ready = true,
                                     bool told = true) {
+    std::vector<std::vector<std::byte>> layers(layout.layers);
+    Rng rng(seed);
+    for (auto& bytes : layers) {
+      bytes.resize(layout.LayerBytes());
+      for (uint64_t at = 0; at + 8 <= bytes.size(); at += 8) {
+        const uint64_t word = rng.Next();
+        std::memcpy(bytes.data() + at, &word, sizeof(word));
+      }
+    }
+    return PutLayers(seed, layout, std::move(layers), ready, told);
+  }
+  // The same with given bytes, and a key that belongs to `number`. Shape: layout.layers slabs.
+  std::shared_ptr<const Region> PutLayers(uint64_t number, const KvLayout& layout,
+                                          std::vector<std::vector<std::byte>> layers, bool ready = true,
+                                          bool told = true) {
     auto object = std::make_shared<Object>();
     object->layout = layout;
     object->layers.resize(layout.layers);
     auto region = std::make_shared<Region>();
-    Rng rng(seed);
-    for (Layer& layer : object->layers) {
-      layer.bytes.resize(layout.LayerBytes());
-      for (uint64_t at = 0; at + 8 <= layer.bytes.size(); at += 8) {
-        const uint64_t word = rng.Next();
-        std::memcpy(layer.bytes.data() + at, &word, sizeof(word));
-      }
+    for (uint32_t l = 0; l < layout.layers; ++l) {
+      Layer& layer = object->layers[l];
+      layer.bytes = std::move(layers.at(l));
       layer.crcs.resize(BlocksPerLayer(layout));
       ComputeBlockCrcs(layout, layer.bytes, layer.crcs);
       layer.told_bytes = layer.bytes.size();
@@ -64,7 +75,7 @@ class TestSource final : public KvSource {
       region->block_crcs.insert(region->block_crcs.end(), layer.crcs.begin(), layer.crcs.end());
     }
     region->tenant = kTenant;
-    region->key = {.id = CacheId::Of(kTenant, {}, std::vector<TokenId>{static_cast<TokenId>(seed)}),
+    region->key = {.id = CacheId::Of(kTenant, {}, std::vector<TokenId>{static_cast<TokenId>(number)}),
                    .variant = {}};
     region->layout = layout;
     region->build = BuildDigest(region->block_crcs);

@@ -20,9 +20,9 @@ constexpr int kProgressRounds = 64;
 
 }  // namespace
 
-ProgressLoop::ProgressLoop(const Clock* clock, EventSource* source, size_t max_queue)
-    : clock_(clock), source_(source), max_queue_(max_queue) {
-  EPIC_CHECK(max_queue > 0);
+ProgressLoop::ProgressLoop(const Clock* clock, EventSource* source, size_t max_queue, int64_t poll_ns)
+    : clock_(clock), source_(source), max_queue_(max_queue), poll_ns_(poll_ns) {
+  EPIC_CHECK(max_queue > 0 && poll_ns >= 0);
 }
 
 absl::Status ProgressLoop::Start() {
@@ -104,11 +104,17 @@ void ProgressLoop::Cancel(TimerId id) {
 }
 
 void ProgressLoop::Run() {
+  int64_t happened_ns = clock_->SteadyNs();
   while (true) {
     bool did = RunTasks();
     for (int round = 0; round < kProgressRounds && source_->Progress(); ++round) did = true;
     did = FireTimers() || did;
     if (EndIfAsked()) return;
+    if (poll_ns_ > 0) {
+      const int64_t now_ns = clock_->SteadyNs();
+      if (did) happened_ns = now_ns;
+      if (now_ns - happened_ns < poll_ns_) continue;
+    }
     if (!did && source_->Arm()) Sleep();
   }
 }

@@ -1,5 +1,5 @@
 // One thread that progresses an EventSource, runs posted tasks and fires timers, and sleeps in epoll when
-// there is nothing to do.
+// there has been nothing to do for a while.
 //
 // TryPost, Post and Stop come from any thread; At and Cancel of the timers from the loop's own tasks, or
 // before Start. It knows nothing of UCX: UcxFabric is its EventSource, and tests have one of their own.
@@ -36,8 +36,10 @@ class EventSource {
 
 class ProgressLoop final : public Loop {
  public:
-  // REQUIRES: max_queue > 0; `clock` and `source` outlive Stop.
-  ProgressLoop(const Clock* clock, EventSource* source, size_t max_queue);
+  // `poll_ns`: how long it goes on looking after something has happened before it sleeps; waking a thread
+  // takes longer than most waits within a transfer. 0: it sleeps at once.
+  // REQUIRES: max_queue > 0, poll_ns >= 0; `clock` and `source` outlive Stop.
+  ProgressLoop(const Clock* clock, EventSource* source, size_t max_queue, int64_t poll_ns = 0);
   ~ProgressLoop() override { Stop(); }
   ProgressLoop(const ProgressLoop&) = delete;
   ProgressLoop& operator=(const ProgressLoop&) = delete;
@@ -68,6 +70,7 @@ class ProgressLoop final : public Loop {
   const Clock* const clock_;
   EventSource* const source_;
   const size_t max_queue_;
+  const int64_t poll_ns_;
   int epoll_fd_ = -1;  // Start to the end of life
   int wake_fd_ = -1;   // the same
 

@@ -73,6 +73,25 @@ class Event {
   bool set_ ABSL_GUARDED_BY(mu_) = false;
 };
 
+TEST(ProgressLoopTest, GoesOnLookingForAWhileBeforeItSleeps) {
+  ScriptedSource source;
+  ProgressLoop loop(SystemClock::Get(), &source, 10, /*poll_ns=*/20'000'000);
+  const int64_t begin_ns = SystemClock::Get()->SteadyNs();
+  ASSERT_OK(loop.Start());
+  const auto slept = [&] { return source.armed() > 0; };
+  while (!slept() && SystemClock::Get()->SteadyNs() - begin_ns < 20'000'000'000) std::this_thread::yield();
+  EXPECT_TRUE(slept());
+  EXPECT_GE(SystemClock::Get()->SteadyNs() - begin_ns, 20'000'000);
+  EXPECT_GT(source.progressed(), 10);
+  // What comes while it sleeps wakes it as ever.
+  source.Add(1);
+  Event ran;
+  ASSERT_TRUE(loop.TryPost([&] { ran.Set(); }));
+  EXPECT_TRUE(ran.Wait());
+  loop.Stop();
+  EXPECT_EQ(source.done(), 1);
+}
+
 TEST(ProgressLoopTest, RunsTasksInOrderOnOneThreadOfItsOwn) {
   ScriptedSource source;
   ProgressLoop loop(SystemClock::Get(), &source, 1000);

@@ -118,7 +118,7 @@ absl::Status UcxFabric::Init(const UcxSettings& settings) {
   EPIC_RETURN_IF_ERROR(SetHandlers());
   if (!settings.listen_ip.empty()) EPIC_RETURN_IF_ERROR(Listen(settings));
   EventSource* const source = this;
-  auto loop = std::make_shared<ProgressLoop>(clock_, source, settings.max_commands);
+  auto loop = std::make_shared<ProgressLoop>(clock_, source, settings.max_commands, settings.poll_us * 1000);
   EPIC_RETURN_IF_ERROR(loop->Start());
   loop_ = std::move(loop);
   return absl::OkStatus();

@@ -54,6 +54,9 @@ absl::Status CheckUcxSettings(const UcxSettings& settings) {
     }
   }
   if (settings.max_lanes == 0) return Wrong("max_lanes", "allow at least one lane");
+  if (settings.poll_us < 0 || settings.poll_us > 1'000'000) {
+    return Wrong("poll_us", "between 0 and 1000000 microseconds");
+  }
   if (settings.max_commands == 0) return Wrong("max_commands", "allow at least one command");
   return absl::OkStatus();
 }

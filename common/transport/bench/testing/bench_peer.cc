@@ -1,11 +1,7 @@
 #include "common/transport/bench/testing/bench_peer.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
-#include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
 #include <netinet/in.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,64 +13,12 @@
 #include <thread>
 
 #include "common/base/check.h"
-#include "common/storage/object_codec.h"
-#include "common/storage/shm/server.h"
 #include "common/transport/bench/testing/bench_objects.h"
-#include "common/transport/grpc/testing/source_service.h"
+#include "common/transport/bench/testing/peer_server.h"
 #include "common/transport/ucx/testing/text_door.h"
-#include "common/transport/ucx/ucx_node.h"
 
 namespace epic::transport {
 namespace {
-
-// The objects in an arena, as a store would hand them over.
-class ArenaLeases final : public shm::LeaseSource {
- public:
-  explicit ArenaLeases(const BenchObjects& objects)
-      : file_(memfd_create("bench", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
-    for (const auto& [bytes, region] : objects.regions) size_ += bytes;
-    EPIC_CHECK(file_.valid() && ftruncate(file_.get(), static_cast<off_t>(size_)) == 0);
-    void* pages = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
-    EPIC_CHECK(pages != MAP_FAILED);
-    auto* const arena = static_cast<std::byte*>(pages);
-    uint64_t at = 0;
-    for (const auto& [bytes, region] : objects.regions) {
-      const ByteSpan layer = objects.source.Bytes(*region, 0);
-      std::copy(layer.begin(), layer.end(), arena + at);
-      answers_[region->key] = {.generation = region->generation,
-                               .build = *region->build,
-                               .layer_offsets = {at},
-                               .block_crcs = region->block_crcs};
-      at += bytes;
-    }
-    munmap(pages, size_);
-    EPIC_CHECK(fcntl(file_.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_GROW | F_SEAL_SHRINK) == 0);
-    read_only_.Reset(open(("/proc/self/fd/" + std::to_string(file_.get())).c_str(), O_RDONLY | O_CLOEXEC));
-    EPIC_CHECK(read_only_.valid());
-  }
-  int fd() const { return read_only_.get(); }
-  uint64_t size() const { return size_; }
-
-  Lease Find(const shm::LeaseRequest& request) override {
-    Lease lease;
-    const auto found = answers_.find(request.key);
-    if (found == answers_.end()) return lease;
-    lease.answer.outcome = shm::LeaseOutcome::kLeased;
-    lease.answer.object = found->second;
-    if (request.zero_copy) lease.hold = std::make_shared<int>(0);
-    return lease;
-  }
-  bool IsCurrent(const std::string&, const ObjectKey& key, uint64_t generation) override {
-    const auto found = answers_.find(key);
-    return found != answers_.end() && found->second.generation == generation;
-  }
-
- private:
-  shm::UniqueFd file_;
-  shm::UniqueFd read_only_;
-  uint64_t size_ = 0;
-  std::map<ObjectKey, shm::LeasedObject> answers_;
-};
 
 // Writes what it is asked for, to one client, until that goes.
 void ServeSocket(int listener) {
@@ -117,35 +61,23 @@ double CpuSeconds() {
 
 int RunBenchPeer(const std::vector<std::string>& arguments) {
   std::vector<uint64_t> sizes;
-  for (size_t i = 1; i < arguments.size(); ++i) sizes.push_back(std::stoull(arguments[i]));
+  for (size_t i = 2; i < arguments.size(); ++i) sizes.push_back(std::stoull(arguments[i]));
   BenchObjects objects(sizes);
 
-  ArenaLeases leases(objects);
-  const auto shm_server = shm::Server::Start({.path = arguments.at(0) + "/shm",
-                                              .arena_fd = leases.fd(),
-                                              .arena_bytes = leases.size(),
-                                              .incarnation = BenchObjects::kIncarnation},
-                                             &leases);
-  if (!shm_server.ok()) GiveUp(shm_server.status().ToString());
-
-  SourceService service(&objects.source);
-  grpc::ServerBuilder builder;
-  int grpc_port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &grpc_port);
-  builder.RegisterService(&service);
-  const std::unique_ptr<grpc::Server> grpc_server = builder.BuildAndStart();
-  if (grpc_server == nullptr) GiveUp("no gRPC server");
-
-  const auto node = UcxNode::Start({.source = &objects.source});
-  if (!node.ok()) GiveUp(node.status().ToString());
+  PeerServerOptions options{.source = &objects.source,
+                            .ucx_poll_us = std::stoll(arguments.at(1)),
+                            .shm_path = arguments.at(0) + "/shm"};
+  for (const auto& [bytes, region] : objects.regions) options.shm_regions.push_back(region);
+  const auto server = PeerServer::Start(options);
+  if (!server.ok()) GiveUp(server.status().ToString());
 
   const auto [listener, port] = Listen();
   std::thread socket_thread([listener = listener] { ServeSocket(listener); });
 
-  std::cout << grpc_port << ' ' << port << std::endl;
+  std::cout << (*server)->grpc_port() << ' ' << port << std::endl;
   std::string line;
   while (std::getline(std::cin, line)) {
-    if (line == "ticket") std::cout << ToHex(*(*node)->IssueTicket()) << std::endl;
+    if (line == "ticket") std::cout << ToHex((*server)->IssueTicket()) << std::endl;
     if (line == "cpu") std::cout << CpuSeconds() << std::endl;
   }
   shutdown(listener, SHUT_RDWR);
@@ -154,8 +86,8 @@ int RunBenchPeer(const std::vector<std::string>& arguments) {
   return 0;
 }
 
-BenchPeer::BenchPeer(const std::string& program, const std::vector<uint64_t>& sizes) {
-  std::vector<std::string> arguments = {program, "peer", folder_.path()};
+BenchPeer::BenchPeer(const std::string& program, int64_t ucx_poll_us, const std::vector<uint64_t>& sizes) {
+  std::vector<std::string> arguments = {program, "peer", folder_.path(), std::to_string(ucx_poll_us)};
   for (const uint64_t bytes : sizes) arguments.push_back(std::to_string(bytes));
   MutexLock lock(&mu_);
   child_ = std::make_unique<Child>(std::move(arguments));

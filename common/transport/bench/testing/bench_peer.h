@@ -18,7 +18,7 @@
 
 namespace epic::transport {
 
-// The process: until its input ends. `arguments`: a folder for sockets, then sizes.
+// The process: until its input ends. `arguments`: a folder for sockets, UcxSettings::poll_us, then sizes.
 int RunBenchPeer(const std::vector<std::string>& arguments);
 
 // CPU seconds of this process so far, of all threads.
@@ -27,7 +27,7 @@ double CpuSeconds();
 class BenchPeer final : public TicketSource {
  public:
   // `program`: this one. Ends the process with a message when the other one does not come up.
-  BenchPeer(const std::string& program, const std::vector<uint64_t>& sizes);
+  BenchPeer(const std::string& program, int64_t ucx_poll_us, const std::vector<uint64_t>& sizes);
   ~BenchPeer() override = default;
 
   std::string shm_path() const { return folder_.path() + "/shm"; }

@@ -112,7 +112,7 @@ class GrpcWay final : public FetchWay {
 class UcxWay final : public FetchWay {
  public:
   explicit UcxWay(WayShared* shared) : FetchWay(shared, "ucx") {
-    auto node = UcxNode::Start({});
+    auto node = UcxNode::Start({.settings = {.poll_us = shared->ucx_poll_us}});
     if (!node.ok()) return;
     node_ = *std::move(node);
     // The peer outlives this.

@@ -38,6 +38,7 @@ class Way {
 struct WayShared {
   BenchPeer* peer = nullptr;
   BenchObjects* objects = nullptr;
+  int64_t ucx_poll_us = 0;
   std::vector<std::vector<std::byte>> buffers;  // where bytes go, in turn; each as large as the largest
 };
 
