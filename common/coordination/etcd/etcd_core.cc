@@ -2,6 +2,7 @@
 
 #include <grpcpp/support/channel_arguments.h>
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 
@@ -109,6 +110,11 @@ void EtcdCore::Answered(size_t endpoint, const HistoryMark& mark, const etcdpb::
     seen_.revision = std::max(seen_.revision, header.revision());
   }
   if (lost) Dispatch(history_lost_);
+}
+
+void EtcdCore::Saw(uint64_t history, Revision revision) {
+  MutexLock lock(&mu_);
+  if (history == seen_.history) seen_.revision = std::max(seen_.revision, revision);
 }
 
 size_t EtcdCore::NextEndpoint() const {

@@ -72,6 +72,8 @@ class EtcdCore : public std::enable_shared_from_this<EtcdCore> {
   // An answer that what a majority holds is in, to what was asked when `mark` was known.
   void Answered(size_t endpoint, const HistoryMark& mark, const etcdpb::ResponseHeader& header)
       ABSL_LOCKS_EXCLUDED(mu_);
+  // A watch told of it, in that history: later answers are not older. Passed over when it is another one now.
+  void Saw(uint64_t history, Revision revision) ABSL_LOCKS_EXCLUDED(mu_);
   // Passed over for endings that say nothing against the endpoint: OK, answers, cancelled by us.
   void Failed(size_t endpoint, const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mu_);
   void KeepaliveFailed() ABSL_LOCKS_EXCLUDED(mu_);

@@ -122,6 +122,7 @@ void EtcdWatches::Clear() {
 }
 
 void EtcdWatches::Open(WatchId id) {
+  const uint64_t history = core_->mark().history;
   KeyRange range;
   Revision next = 0;
   {
@@ -130,6 +131,7 @@ void EtcdWatches::Open(WatchId id) {
     if (found == watches_.end() || found->second.call != 0) return;
     range = found->second.range;
     next = found->second.next;
+    found->second.history = history;
   }
   auto* stream = new WatchStream(
       core_->shared_from_this(),
@@ -154,6 +156,7 @@ bool EtcdWatches::Take(WatchId id, uint64_t call, const etcdpb::WatchResponse& r
   }
   WatchUpdate update;
   Coordinator::WatchListener listener;
+  uint64_t history = 0;
   {
     MutexLock lock(&mu_);
     const auto found = watches_.find(id);
@@ -167,8 +170,10 @@ bool EtcdWatches::Take(WatchId id, uint64_t call, const etcdpb::WatchResponse& r
     }
     if (update.changes.empty()) return true;
     watched.next = update.revision + 1;
+    history = watched.history;
     listener = watched.listener;
   }
+  core_->Saw(history, update.revision);
   listener(update);
   return true;
 }

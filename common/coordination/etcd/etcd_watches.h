@@ -34,8 +34,9 @@ class EtcdWatches {
     KeyRange range;
     Revision next = 0;
     Coordinator::WatchListener listener;
-    uint64_t call = 0;  // of its stream; 0: none is open
-    int failures = 0;   // streams in a row that brought nothing
+    uint64_t call = 0;     // of its stream; 0: none is open
+    uint64_t history = 0;  // known when that was opened
+    int failures = 0;      // streams in a row that brought nothing
   };
 
   void Open(WatchId id) ABSL_LOCKS_EXCLUDED(mu_);
