@@ -73,6 +73,14 @@ enum class MetricId : uint8_t {
   kTransferFailuresTotal,   // {path, cause}
   kTransferCooldownsTotal,  // {path}
   kTransferSentBytesTotal,  // {path}
+  kMembers,                 // {kind, state}
+  kMembersSuspected,
+  kMembersKept,
+  kCoordinationUp,
+  kCoordinationRevision,
+  kCoordinationKeepaliveFailuresTotal,
+  kCoordinationFailoversTotal,
+  kCoordinationHistoriesLostTotal,
   kNotFiniteTotal,
   kHttpConnections,  // {door}
   kHttpStreams,
