@@ -1,7 +1,8 @@
-// The other process of the network tests: serves objects over gRPC and UCX out of a network of its own.
+// The other process of the network tests: serves objects over gRPC, UCX and shm out of a network of its own.
 // Spoken with over the standard streams, line by line.
 //
 //   epic_transport_peer random INCARNATION COUNT TOKENS    objects of 4 layers, made by their number
+//   epic_transport_peer file INCARNATION PATH [SHM]        those of a file (objects_file.h); a socket for shm
 //       says its process id once it is there, then answers:
 //       "run COMMAND": "ok", or what went wrong; "serve IP DEVICE": the port of gRPC; "ticket": a ticket;
 //       "open": how many objects are open
@@ -18,6 +19,7 @@
 #include "common/transport/testing/test_source.h"
 #include "common/transport/ucx/testing/text_door.h"
 #include "tests/network/testing/network.h"
+#include "tests/network/testing/objects_file.h"
 
 namespace epic::network {
 namespace {
@@ -61,15 +63,21 @@ int Serve(transport::TestSource* source, transport::PeerServerOptions options) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (arguments.size() < 4 || arguments[0] != "random") return 2;
+  if (arguments.size() < 3) return 2;
   if (const absl::Status status = epic::network::EnterOwnNetwork(); !status.ok()) {
     std::cerr << status.message() << std::endl;
     return 1;
   }
   epic::transport::TestSource source(std::stoull(arguments[1]));
   epic::transport::PeerServerOptions options{.source = &source};
-  for (uint64_t i = 0; i < std::stoull(arguments[2]); ++i) {
-    source.Put(i + 1, epic::transport::SmallLayout(4, static_cast<uint32_t>(std::stoul(arguments[3]))));
+  if (arguments[0] == "random") {
+    for (uint64_t i = 0; i < std::stoull(arguments[2]); ++i) {
+      const auto tokens = static_cast<uint32_t>(std::stoul(arguments.at(3)));
+      source.Put(i + 1, epic::transport::SmallLayout(4, tokens));
+    }
+  } else {
+    options.shm_regions = epic::network::ReadObjects(arguments[2], &source);
+    if (arguments.size() > 3) options.shm_path = arguments[3];
   }
   std::cout << getpid() << std::endl;
   return epic::network::Serve(&source, options);
