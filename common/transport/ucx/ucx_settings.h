@@ -25,7 +25,7 @@ struct UcxSettings {
   // Lanes at a time, of both directions.
   uint32_t max_lanes = 256;
   // How long the progress thread goes on looking after something has happened before it sleeps. At most 1 s.
-  int64_t poll_us = 0;
+  int64_t poll_us = 50;
   // New commands of other threads that may wait for the progress thread.
   size_t max_commands = 4096;
   // Registered memory that is not an arena and that no fetch uses now: bytes and pieces at most, the least
