@@ -28,6 +28,9 @@ EtcdEndpoint Connect(const std::string& address, const EtcdOptions& options) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingEveryMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  // Who repeats a call, and where, is decided here. And of gRPC's own repetition a call whose peer was killed
+  // at the wrong moment never ended, neither by its deadline nor cancelled (1.51).
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   EtcdEndpoint endpoint;
   endpoint.address = address;
   endpoint.channel = MakeChannel(address, options.credentials.get(), arguments);
@@ -135,8 +138,8 @@ void EtcdCore::Failed(size_t endpoint, const grpc::Status& status) {
   if (endpoints_.size() == 1) return;  // streams go on if it comes to itself
   current_ = NextEndpoint();
   ++health_.failovers;
-  for (const auto& [id, call] : running_) {
-    if (call.endpoint == endpoint) call.context->TryCancel();
+  for (auto& [id, call] : running_) {
+    if (call.endpoint == endpoint) CancelCall(&call);
   }
 }
 
@@ -156,6 +159,12 @@ uint64_t EtcdCore::Begin(grpc::ClientContext* context, size_t endpoint, int64_t 
   return id;
 }
 
+void EtcdCore::Started(uint64_t call) {
+  MutexLock lock(&mu_);
+  const auto found = running_.find(call);
+  if (found != running_.end() && found->second.cancelled) found->second.context->TryCancel();
+}
+
 void EtcdCore::End(uint64_t call) {
   MutexLock lock(&mu_);
   running_.erase(call);
@@ -165,7 +174,7 @@ void EtcdCore::End(uint64_t call) {
 void EtcdCore::Cancel(uint64_t call) {
   MutexLock lock(&mu_);
   const auto found = running_.find(call);
-  if (found != running_.end()) found->second.context->TryCancel();
+  if (found != running_.end()) CancelCall(&found->second);
 }
 
 void EtcdCore::Dispatch(std::function<void()> task) {
@@ -187,7 +196,7 @@ void EtcdCore::Stop() {
   {
     MutexLock lock(&mu_);
     stopping_ = true;
-    for (const auto& [id, call] : running_) call.context->TryCancel();
+    for (auto& [id, call] : running_) CancelCall(&call);
     while (!running_.empty()) ended_.Wait(&mu_);
   }
   dispatcher_.Stop();

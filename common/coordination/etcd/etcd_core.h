@@ -81,6 +81,8 @@ class EtcdCore : public std::enable_shared_from_this<EtcdCore> {
   // Enters a call that begins on `endpoint`; `deadline_ms` of 0: none. 0 when it must not begin, because of
   // Stop; else a number for Cancel.
   uint64_t Begin(grpc::ClientContext* context, size_t endpoint, int64_t deadline_ms) ABSL_LOCKS_EXCLUDED(mu_);
+  // It is on its way: cancels it if that was asked for before, when gRPC knew nothing to cancel.
+  void Started(uint64_t call) ABSL_LOCKS_EXCLUDED(mu_);
   // It has ended; `context` may go.
   void End(uint64_t call) ABSL_LOCKS_EXCLUDED(mu_);
   void Cancel(uint64_t call) ABSL_LOCKS_EXCLUDED(mu_);
@@ -114,8 +116,13 @@ class EtcdCore : public std::enable_shared_from_this<EtcdCore> {
   struct RunningCall {
     grpc::ClientContext* context = nullptr;
     size_t endpoint = 0;
+    bool cancelled = false;
   };
 
+  static void CancelCall(RunningCall* call) {
+    call->cancelled = true;
+    call->context->TryCancel();
+  }
   bool IsOlder(const HistoryMark& mark, const etcdpb::ResponseHeader& header) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   size_t NextEndpoint() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -160,6 +167,7 @@ void EtcdCore::Unary(Request request, int64_t deadline_ms, Start start,
           self->Dispatch([call, done] { done(call->result); });
           self->End(call->id);
         });
+  Started(call->id);
 }
 
 }  // namespace epic

@@ -38,7 +38,10 @@ class Renewal final
     core_->endpoint(endpoint_).lease->async()->LeaseKeepAlive(&context_, this);
     StartRead(&response_);
     StartWriteLast(&request_, grpc::WriteOptions());
-    StartCall();
+    const std::shared_ptr<EtcdCore> core = core_;
+    const uint64_t call = call_;
+    StartCall();  // it may be gone now
+    core->Started(call);
   }
   void OnReadDone(bool ok) override {
     if (ok) ttl_s_ = response_.ttl();

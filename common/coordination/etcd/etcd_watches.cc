@@ -28,6 +28,7 @@ class WatchStream final : public grpc::ClientBidiReactor<etcdpb::WatchRequest, e
 
   // The number of its call; 0, and it is gone, when there are no calls any more.
   uint64_t Start(const KeyRange& range, Revision from) {
+    const std::shared_ptr<EtcdCore> core = core_;
     EtcdRange wire = ToEtcd(range);
     etcdpb::WatchCreateRequest* create = request_.mutable_create_request();
     create->set_key(std::move(wire.key));
@@ -44,7 +45,8 @@ class WatchStream final : public grpc::ClientBidiReactor<etcdpb::WatchRequest, e
     AddHold();
     StartRead(&response_);
     StartWrite(&request_);
-    StartCall();
+    StartCall();  // it may be gone now
+    core->Started(call);
     return call;
   }
   void OnReadDone(bool ok) override {

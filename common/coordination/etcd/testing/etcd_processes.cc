@@ -4,7 +4,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
-#include <sys/prctl.h>
+#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +19,8 @@ namespace epic::testing {
 namespace {
 
 constexpr char kBinary[] = "/usr/bin/etcd";
+// Ends it with the thread that started it.
+const std::vector<std::string> kWithParent = {"/usr/bin/setpriv", "--pdeathsig", "KILL"};
 
 // Ports that are free now, all different.
 std::vector<std::string> FreeAddresses(size_t count) {
@@ -93,21 +95,20 @@ std::vector<std::string> EtcdProcesses::ArgumentsOf(const Member& member) const 
 void EtcdProcesses::Start(size_t at) {
   Member& member = members_[at];
   EPIC_CHECK(member.pid == 0);
-  std::vector<std::string> arguments = ArgumentsOf(member);
+  std::vector<std::string> arguments = kWithParent;
+  for (const std::string& argument : ArgumentsOf(member)) arguments.push_back(argument);
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
   const std::string log = folder_.path() + "/" + member.name + ".log";
-  member.pid = fork();
-  EPIC_CHECK(member.pid >= 0);
-  if (member.pid > 0) return;
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const int out = open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
-  dup2(out, STDOUT_FILENO);
-  dup2(out, STDERR_FILENO);
-  close_range(3, ~0u, 0);
-  execv(argv[0], argv.data());
-  _exit(127);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
+  // Not fork: gRPC's handlers of forks stop its threads in this process, and calls that run are lost.
+  EPIC_CHECK(posix_spawn(&member.pid, argv[0], &actions, nullptr, argv.data(), nullptr) == 0);
+  posix_spawn_file_actions_destroy(&actions);
 }
 
 void EtcdProcesses::Signal(size_t member, int signal) {
