@@ -37,10 +37,13 @@ uint32_t LayerGate::open() const {
 }
 
 std::optional<LostObject> LayerGate::Watch(const std::shared_ptr<LayerSignal>& signal) {
-  std::erase_if(awaited_, [](const Awaited& awaited) { return awaited.limit() == kAll; });
-  const uint32_t layer = open();
+  // One look at each: layers come meanwhile, and whoever held the run back then has the signal raised.
+  for (Awaited& awaited : awaited_) awaited.seen = awaited.limit();
+  std::erase_if(awaited_, [](const Awaited& awaited) { return awaited.seen == kAll; });
+  uint32_t layer = kAll;
+  for (const Awaited& awaited : awaited_) layer = std::min(layer, awaited.seen);
   for (Awaited& awaited : awaited_) {
-    if (awaited.limit() > layer) continue;
+    if (awaited.seen > layer) continue;
     if (awaited.asked <= layer) Ask(&awaited, layer, signal);
     if (awaited.decided->load(std::memory_order_acquire) <= layer) continue;
     // It has called: this does not block.

@@ -62,6 +62,7 @@ class LayerGate {
     size_t piece = 0;
     std::shared_ptr<const KvObject> object;
     uint32_t first_layer = 0;
+    uint32_t seen = 0;   // limit() when Watch looked
     uint32_t asked = 0;  // one above the highest layer that was asked for
     // One above the highest layer of which it has called; shared with the callbacks.
     std::shared_ptr<std::atomic<uint32_t>> decided = std::make_shared<std::atomic<uint32_t>>(0);

@@ -140,6 +140,37 @@ TEST_F(LayerGateTest, CallbacksMayComeWhenTheGateIsGoneAndTheSignalClosed) {
   EXPECT_EQ(raised_, 1);
 }
 
+// Gets its next layer whenever somebody has looked how far it is.
+class RestlessObject final : public KvObject {
+ public:
+  explicit RestlessObject(std::shared_ptr<ScriptedObject> object) : object_(std::move(object)) {}
+  const KvLayout& layout() const override { return object_->layout(); }
+  const Digest& build() const override { return object_->build(); }
+  ByteSpan Layer(uint32_t layer) const override { return object_->Layer(layer); }
+  uint32_t ReadyLayers() const override {
+    const uint32_t ready = object_->ReadyLayers();
+    if (ready < layout().layers) object_->Release(ready + 1);
+    return ready;
+  }
+  absl::Status WaitLayer(uint32_t layer) const override { return object_->WaitLayer(layer); }
+  void OnLayer(uint32_t layer, std::function<void()> ready) const override {
+    object_->OnLayer(layer, std::move(ready));
+  }
+
+ private:
+  const std::shared_ptr<ScriptedObject> object_;
+};
+
+TEST_F(LayerGateTest, LayersThatComeWhileItIsWatchedRaiseTheSignal) {
+  for (uint32_t ready = 0; ready + 1 < kLayers; ++ready) {
+    LayerGate gate;
+    raised_ = 0;
+    gate.Add(0, std::make_shared<RestlessObject>(OnItsWay(ready)), 0);
+    EXPECT_FALSE(gate.Watch(signal_).has_value());
+    EXPECT_EQ(raised_, 1) << ready;
+  }
+}
+
 TEST(LayerGateThreadsTest, WhoWatchesUntilItIsOpenSeesEveryLayerWhicheverThreadBringsIt) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
