@@ -48,10 +48,16 @@ absl::StatusOr<NodeInfo> FromJson(const Json& json) {
   if (!kind.has_value() || !state.has_value()) return NoRecord("a kind or state that is not known");
   node.kind = *kind;
   node.state = *state;
+  const Json& incarnation = json.at("incarnation");
+  const Json& lease_ms = json.at("lease_ms");
+  // A fraction, or a number below 0, has no value of these types.
+  for (const Json* number : {&incarnation.at("boot"), &incarnation.at("random"), &lease_ms}) {
+    if (!number->is_number_unsigned()) return NoRecord("a number that is none of 64 bits without a sign");
+  }
   node.id = json.at("id").get<std::string>();
-  node.incarnation.boot = json.at("incarnation").at("boot").get<uint64_t>();
-  node.incarnation.random = json.at("incarnation").at("random").get<uint64_t>();
-  node.lease_ms = json.at("lease_ms").get<int64_t>();
+  node.incarnation.boot = incarnation.at("boot").get<uint64_t>();
+  node.incarnation.random = incarnation.at("random").get<uint64_t>();
+  node.lease_ms = lease_ms.get<int64_t>();
   node.zone = json.value("zone", std::string());
   for (const auto& [door, address] : json.at("addresses").items()) {
     node.addresses[door] = address.get<std::string>();
